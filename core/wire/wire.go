@@ -1,0 +1,96 @@
+// Package wire holds client dialects: bytes of a request to the canonical
+// conversation, and replies, deltas and errors back to bytes. A dialect knows
+// sdk/chat and its own side; it never sees a format, an upstream or a
+// session.
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/penstock-dev/penstock/sdk/chat"
+)
+
+// Request is one decoded request of a client.
+type Request struct {
+	Model  string
+	Stream bool
+	Chat   chat.Conversation
+	// Messages are the bytes of each item of the conversation as received, in
+	// the order received. Envelope is the rest of the body, as received, with
+	// the list of messages replaced by an empty one.
+	Messages []json.RawMessage
+	Envelope json.RawMessage
+	// Unknown names top-level fields that the dialect doesn't know. They are
+	// tolerated and recorded.
+	Unknown []string
+}
+
+// Error is an answer that refuses a request. Kind is one of the kinds below;
+// each dialect has its own shape and status for each.
+type Error struct {
+	Kind    ErrorKind
+	Message string
+	// RetryAfter is in seconds, 0 for none. Rate limits always have one.
+	RetryAfter int
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// ErrorKind says what kind of error it is, across dialects.
+type ErrorKind string
+
+// The kinds of error and the HTTP status of each.
+const (
+	Invalid         ErrorKind = "invalid"          // 400
+	ContextOverflow ErrorKind = "context_overflow" // 400, in words that clients compact on
+	Unauthorized    ErrorKind = "unauthorized"     // 401
+	Forbidden       ErrorKind = "forbidden"        // 403
+	NotFound        ErrorKind = "not_found"        // 404
+	TooLarge        ErrorKind = "too_large"        // 413
+	RateLimited     ErrorKind = "rate_limited"     // 429
+	Internal        ErrorKind = "internal"         // 500
+	Upstream        ErrorKind = "upstream"         // 502
+	Overloaded      ErrorKind = "overloaded"       // 529 or 503
+)
+
+// Errorf makes an *Error.
+func Errorf(kind ErrorKind, text string, args ...any) *Error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(text, args...)}
+}
+
+// Dialect is one way in which clients speak. Its methods may be called from
+// several goroutines.
+type Dialect interface {
+	// Name is the dialect's name in records, such as "anthropic".
+	Name() string
+	// Decode reads a request's body. Its error is an *Error of kind Invalid
+	// that names what can't be mapped.
+	Decode(body []byte) (*Request, error)
+	// Reply is the whole reply as one body.
+	Reply(r *chat.Reply) []byte
+	// Stream starts a streamed reply.
+	Stream() Stream
+	// Error is the status and body that refuse a request.
+	Error(e *Error) (status int, body []byte)
+	// Models is the body that lists models.
+	Models(ids []string) []byte
+}
+
+// Stream writes one reply as server-sent events. Each method writes whole
+// events to w. It is not for concurrent use.
+type Stream interface {
+	// Start opens the reply. Only ID, Model and the input side of Usage of r
+	// are read.
+	Start(w io.Writer, r *chat.Reply) error
+	Delta(w io.Writer, d chat.Delta) error
+	// Finish closes the reply. All of r is known now; the parts were already
+	// sent as deltas. The last event that Finish writes is the terminal one,
+	// so the caller commits before.
+	Finish(w io.Writer, r *chat.Reply) error
+	// KeepAlive writes an event that clients ignore but count as activity.
+	KeepAlive(w io.Writer) error
+	// Error writes an error event in mid-stream.
+	Error(w io.Writer, e *Error) error
+}
