@@ -34,6 +34,12 @@ type Error struct {
 	Message string
 	// RetryAfter is in seconds, 0 for none. Rate limits always have one.
 	RetryAfter int
+	// Tokens and Limit are the prompt's length and the most that fits, where
+	// a context overflow knows them. Clients read both out of the message.
+	Tokens, Limit int
+	// RequestID is the id that the response carries in its header too; empty
+	// leaves it out of the body.
+	RequestID string
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -65,8 +71,9 @@ func Errorf(kind ErrorKind, text string, args ...any) *Error {
 type Dialect interface {
 	// Name is the dialect's name in records, such as "anthropic".
 	Name() string
-	// Decode reads a request's body. Its error is an *Error of kind Invalid
-	// that names what can't be mapped.
+	// Decode reads a request's body, which must not change afterwards: the
+	// request keeps slices of it. Its error is an *Error of kind Invalid that
+	// names what can't be mapped.
 	Decode(body []byte) (*Request, error)
 	// Reply is the whole reply as one body.
 	Reply(r *chat.Reply) []byte
@@ -76,6 +83,15 @@ type Dialect interface {
 	Error(e *Error) (status int, body []byte)
 	// Models is the body that lists models.
 	Models(ids []string) []byte
+}
+
+// TokenCounter is a dialect that can also be asked how long a prompt is.
+type TokenCounter interface {
+	// DecodeCount reads the body of a request to count tokens. What only
+	// generation needs may be left out of it.
+	DecodeCount(body []byte) (*Request, error)
+	// Count is the body that answers with n tokens.
+	Count(n int) []byte
 }
 
 // Stream writes one reply as server-sent events. Each method writes whole

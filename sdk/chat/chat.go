@@ -213,6 +213,7 @@ const (
 	DeltaText      DeltaType = "text"       // Text
 	DeltaReasoning DeltaType = "reasoning"  // Text
 	DeltaSignature DeltaType = "signature"  // Text, of the open reasoning part
+	DeltaRedacted  DeltaType = "redacted"   // Text: the Data of a redacted reasoning part
 	DeltaCallStart DeltaType = "call_start" // ID, Name
 	DeltaCallArgs  DeltaType = "call_args"  // Text: the next bytes of the arguments' JSON
 	DeltaPartEnd   DeltaType = "part_end"
