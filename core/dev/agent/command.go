@@ -16,8 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ExitError is the error of a run that ended without an answer. What there is
-// to say has been printed.
+// ExitError is the error of a run that ended without an answer.
 type ExitError struct {
 	Code int // 1, or 128 and the number of the signal
 	Err  error
@@ -110,7 +109,6 @@ func (f *flags) run(c *cobra.Command, args []string) error {
 	}
 	out.result(o)
 	if o.err != nil {
-		_, _ = fmt.Fprintln(stderr, o.err)
 		return &ExitError{1, o.err}
 	}
 	return nil

@@ -1,0 +1,7 @@
+// Package all registers every invoker that ships with penstock.
+package all
+
+import (
+	_ "github.com/penstock-dev/penstock/plugins/invokers/agent"
+	_ "github.com/penstock-dev/penstock/plugins/invokers/claudecode"
+)
