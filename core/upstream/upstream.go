@@ -40,8 +40,10 @@ type Chunk struct {
 	StopSequence string
 	// WeightVersion names the weights that sampled these tokens, if known.
 	WeightVersion string
-	// PromptTokens is the engine's own count, 0 if it gave none.
+	// PromptTokens and OutputTokens are the engine's own counts so far, 0 if
+	// it gave none.
 	PromptTokens int
+	OutputTokens int
 }
 
 // Finish is an engine's reason to stop, in its own word and in ours.

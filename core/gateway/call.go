@@ -1,0 +1,472 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-dev/penstock/core/token"
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/core/wire"
+	"github.com/penstock-dev/penstock/sdk/chat"
+)
+
+// bodyTimeout bounds the reading of one request.
+const bodyTimeout = time.Minute
+
+// call is one model call on its way through the gateway. One goroutine, that
+// of the HTTP handler, does it all, and goes on to the end when the client is
+// gone.
+type call struct {
+	g   *Gateway
+	s   *Session
+	m   *Model
+	in  *inbound
+	out *output
+	ctx context.Context // the session's; not the client's
+	rec *trace.Call
+
+	req    *wire.Request
+	conv   *chat.Conversation // what is rendered: as received, then after hooks
+	tools  []byte             // the tools as JSON, once a hook wants them
+	link   *trace.Link        // until it is added or dropped
+	prompt *token.Prompt
+
+	reserved, turn bool // taken out of the budget, not settled yet
+	committed      bool
+}
+
+// failure is why a call has no reply: the status of its record, and what the
+// client is told.
+type failure struct {
+	status string
+	err    *wire.Error
+}
+
+func fail(status string, kind wire.ErrorKind, text string, args ...any) *failure {
+	return &failure{status, wire.Errorf(kind, text, args...)}
+}
+
+// serveGeneration serves one model call.
+func (g *Gateway) serveGeneration(in *inbound) {
+	s, refused := g.authorize(in)
+	if refused != nil {
+		in.fail(refused)
+		return
+	}
+	if in.r.Method != http.MethodPost {
+		in.fail(wire.Errorf(wire.NotFound, "no route %s %s", in.r.Method, printable(in.path)))
+		return
+	}
+	seq, ok := s.begin()
+	if !ok {
+		in.fail(wire.Errorf(wire.Unauthorized, "no open session has this key"))
+		return
+	}
+	defer s.end()
+	c := &call{g: g, s: s, m: s.spec.Model, in: in, ctx: s.ctx, rec: s.record(in, seq)}
+	in.id = c.rec.ID // clients show it, so that their errors lead to the record
+	in.w.Header().Set("Request-Id", in.id)
+	c.out = &output{
+		in: in, control: http.NewResponseController(in.w),
+		timeout: g.o.WriteTimeout, every: g.o.KeepAlive,
+	}
+	c.serve()
+}
+
+// record begins the record of a call.
+func (s *Session) record(in *inbound, seq int) *trace.Call {
+	m := s.spec.Model
+	rec := &trace.Call{
+		ID: fmt.Sprintf("%s.%d", s.ID(), seq), Session: s.ID(), Seq: seq,
+		Dialect: in.dialect.Name(), Method: in.r.Method, Path: in.path,
+		Headers:    headersToKeep(in.r.Header, in.tokens),
+		ModelEntry: m.Entry, ModelServed: m.Name, Engine: m.Upstream.Kind(),
+		Format: m.FormatName, Capture: m.Capture,
+		Received: time.Now(),
+	}
+	if q := queryToKeep(in.r.URL.Query()); q != "" {
+		rec.Path += "?" + q
+	}
+	if m.Tokenizer != nil && m.Capture == CaptureExact {
+		rec.Tokenizer = m.Tokenizer.Hash()
+	}
+	return rec
+}
+
+// serve runs the call and answers it. Whatever happens is recorded.
+func (c *call) serve() {
+	defer c.out.close()
+	stop := c.out.interrupt(c.ctx)
+	defer stop()
+	defer c.release()
+	f := c.guarded()
+	if f == nil {
+		return
+	}
+	c.g.log.Debug("call failed", "call", c.rec.ID, "status", f.status, "kind", f.err.Kind, "error", f.err.Message)
+	c.rec.Status = f.status
+	c.rec.Error = &trace.Problem{Kind: string(f.err.Kind), Message: f.err.Message}
+	status := c.out.answered()
+	if status == 0 {
+		status, _ = c.in.dialect.Error(f.err)
+	}
+	if err := c.commit(status); err != nil {
+		c.g.log.Error("a failed call could not be recorded", "call", c.rec.ID, "error", err)
+	}
+	if c.out.fail(f.err) {
+		// An answer that has begun must not end as if it were whole.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// guarded runs the call; a panic is a failure of it.
+func (c *call) guarded() (f *failure) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		c.g.log.Error("panic in a call", "call", c.rec.ID, "panic", p, "stack", string(debug.Stack()))
+		f = fail(trace.CallError, wire.Internal, "penstock failed; its log says more under %s", c.rec.ID)
+	}()
+	for _, step := range []func() *failure{c.decode, c.admit, c.change, c.place, c.assemble, c.generate} {
+		if f := step(); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// release gives back what a call holds that didn't get to its end.
+func (c *call) release() {
+	c.settle(false)
+	if c.link != nil {
+		c.s.graph.Drop(c.link)
+		c.link = nil
+	}
+}
+
+// settle ends the call's reservation in the budget.
+func (c *call) settle(reached bool) {
+	c.s.settle(c.reserved, c.turn, reached)
+	c.reserved, c.turn = false, false
+}
+
+// commit puts the record into the store, once.
+func (c *call) commit(status int) error {
+	if c.committed {
+		return nil
+	}
+	c.rec.ClientGone = c.out.gone()
+	if c.rec.HTTPStatus = status; c.rec.ClientGone {
+		c.rec.HTTPStatus = c.out.answered()
+	}
+	c.rec.Done = time.Now()
+	c.committed = true
+	c.s.use(c.rec.Usage)
+	// A session that was cancelled still has its calls recorded.
+	return c.g.calls.PutCall(context.WithoutCancel(c.ctx), c.rec)
+}
+
+// decode reads the request.
+func (c *call) decode() *failure {
+	body, e := c.read()
+	if e != nil {
+		c.rec.Body = body
+		return &failure{trace.CallInvalid, e}
+	}
+	req, err := c.in.dialect.Decode(body)
+	if err != nil {
+		c.rec.Body = body
+		var refused *wire.Error
+		if !errors.As(err, &refused) {
+			refused = wire.Errorf(wire.Invalid, "%v", err)
+		}
+		return &failure{trace.CallInvalid, refused}
+	}
+	c.req, c.conv = req, &req.Chat
+	c.rec.Stream, c.rec.ModelAsked, c.rec.Unknown = req.Stream, req.Model, req.Unknown
+	c.rec.Envelope, c.rec.Messages = req.Envelope, req.Messages
+	c.rec.Requested = req.Chat.Sampling
+	if req.Model != c.m.served() {
+		return fail(trace.CallInvalid, wire.NotFound, "model: %s (this session serves %s)", req.Model, c.m.served())
+	}
+	return nil
+}
+
+// read reads the body. What could be read comes with an error too.
+func (c *call) read() ([]byte, *wire.Error) {
+	r := c.in.r
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, wire.Errorf(wire.Invalid, "content type is %q, want application/json", r.Header.Get("Content-Type"))
+	}
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return nil, wire.Errorf(wire.Invalid, "content encoding %q is not supported", enc)
+	}
+	limit := c.g.o.BodyLimit
+	if r.ContentLength > limit {
+		return nil, wire.Errorf(wire.TooLarge, "the request is %d bytes, more than the limit of %d", r.ContentLength, limit)
+	}
+	// A writer without deadlines is a test's recorder, which never blocks.
+	_ = c.out.control.SetReadDeadline(time.Now().Add(bodyTimeout))
+	body := make([]byte, 0, max(r.ContentLength+1, 512))
+	from := http.MaxBytesReader(c.in.w, r.Body, limit)
+	for {
+		n, err := from.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		var large *http.MaxBytesError
+		switch {
+		case err == io.EOF:
+			// A deadline left behind would look like a client that went away.
+			_ = c.out.control.SetReadDeadline(time.Time{})
+			return body, nil
+		case errors.As(err, &large):
+			return nil, wire.Errorf(wire.TooLarge, "the request is more than the limit of %d bytes", limit)
+		case err != nil:
+			return body, wire.Errorf(wire.Invalid, "the request could not be read: %v", err)
+		}
+		if len(body) == cap(body) {
+			body = slices.Grow(body, len(body))
+		}
+	}
+}
+
+// admit waits while the session holds its calls, and checks that it takes
+// one more.
+func (c *call) admit() *failure {
+	select {
+	case <-c.s.ready:
+	default:
+		select {
+		case <-c.s.ready:
+		case <-c.ctx.Done():
+			return c.cancelled()
+		case <-c.in.r.Context().Done():
+			return fail(trace.CallCancelled, wire.Invalid, "the client left while its call was held")
+		}
+		if c.s.isClosed() {
+			return fail(trace.CallCancelled, wire.Unauthorized, "the session was closed while its call was held")
+		}
+	}
+	if reason := c.s.refusal(); reason != "" {
+		return fail(trace.CallDenied, wire.Forbidden, "%s", reason)
+	}
+	if over := c.s.reserve(); over != nil {
+		return &failure{trace.CallBudget, over}
+	}
+	c.reserved = true
+	return nil
+}
+
+// change runs the hooks of the request.
+func (c *call) change() *failure {
+	conv, reason, denied, err := c.hookRequest(c.conv)
+	switch {
+	case c.ctx.Err() != nil:
+		return c.cancelled()
+	case err != nil:
+		return fail(trace.CallError, wire.Internal, "%v", err)
+	case denied:
+		return fail(trace.CallDenied, wire.Forbidden, "%s", reason)
+	}
+	c.conv = conv
+	return nil
+}
+
+// place finds where the call stands in its session, by the conversation as
+// received.
+func (c *call) place() *failure {
+	c.link = c.s.graph.Link(&c.req.Chat)
+	c.rec.Parent, c.rec.Lineage, c.rec.Kind, c.rec.Fork = c.link.Base, c.link.Lineage, c.link.Kind, c.link.Class
+	if c.link.Kind != trace.Main {
+		return nil
+	}
+	if over := c.s.reserveTurn(); over != nil {
+		return &failure{trace.CallBudget, over}
+	}
+	c.turn = true
+	return nil
+}
+
+// assemble renders the prompt and settles how it is sampled.
+func (c *call) assemble() *failure {
+	c.rec.Chat = c.conv
+	c.rec.Effective = c.m.Sampling.Over(c.conv.Sampling)
+	if c.m.training() {
+		c.rec.Effective = c.conv.Sampling.Over(c.m.Sampling)
+	}
+	tokenizer := c.m.Tokenizer
+	if c.m.Capture != CaptureExact {
+		tokenizer = nil
+	}
+	prompt, err := token.Assemble(c.ctx, c.m.Format, tokenizer, c.conv, c.previous())
+	switch {
+	case c.ctx.Err() != nil:
+		return c.cancelled()
+	case err != nil:
+		return fail(trace.CallInvalid, wire.Invalid, "the request can't be written for the model: %v", err)
+	}
+	c.prompt = prompt
+	c.rec.PromptIDs, c.rec.Extends = prompt.IDs, prompt.Extends
+	if prompt.IDs == nil {
+		c.rec.Prompt = prompt.Text
+	}
+	if prompt.Fork != "" {
+		c.rec.Fork = prompt.Fork
+	}
+	return c.fit()
+}
+
+// previous is the turn whose ids the prompt extends. A hook may have added
+// or taken away messages before it: then it is found by its place among the
+// replies, counted from the newest, if there are as many as before.
+func (c *call) previous() *token.Turn {
+	parent := c.link.Parent
+	if parent == nil || len(parent.PromptIDs) == 0 {
+		return nil
+	}
+	k := c.link.Message
+	if c.conv != &c.req.Chat {
+		before, after := replies(&c.req.Chat), replies(c.conv)
+		i := slices.Index(before, k)
+		if i < 0 || len(before) != len(after) {
+			c.rec.Fork = "edited_history"
+			return nil
+		}
+		k = after[i]
+	}
+	return &token.Turn{Message: k, PromptIDs: parent.PromptIDs, SampledIDs: parent.SampledIDs, Ended: parent.Ended}
+}
+
+// replies are the indices of the assistant's messages.
+func replies(c *chat.Conversation) []int {
+	var out []int
+	for i := range c.Messages {
+		if c.Messages[i].Role == chat.Assistant {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// fit checks the prompt against the model's context and clamps max_tokens to
+// what remains.
+func (c *call) fit() *failure {
+	c.rec.Usage.Input = len(c.prompt.IDs)
+	if c.prompt.IDs == nil && c.m.Tokenizer != nil {
+		c.rec.Usage.Input = len(c.m.Tokenizer.Encode(nil, c.prompt.Text, true))
+	}
+	if c.m.Context <= 0 || c.rec.Usage.Input == 0 {
+		return nil
+	}
+	remains := c.m.Context - c.rec.Usage.Input
+	if remains <= 0 {
+		n := c.rec.Usage.Input
+		c.rec.Usage = chat.Usage{} // nothing was used
+		e := wire.Errorf(wire.ContextOverflow, "prompt is too long: %d tokens > %d maximum", n, c.m.Context-1)
+		e.Tokens, e.Limit = n, c.m.Context-1
+		return &failure{trace.CallInvalid, e}
+	}
+	if most := c.rec.Effective.MaxTokens; most == nil || *most > remains {
+		c.rec.Effective.MaxTokens = &remains
+	}
+	return nil
+}
+
+// cancelled is the failure of a call whose session has ended.
+func (c *call) cancelled() *failure {
+	if errors.Is(context.Cause(c.ctx), context.DeadlineExceeded) {
+		return fail(trace.CallCancelled, wire.Forbidden, "the session's deadline has passed")
+	}
+	return fail(trace.CallCancelled, wire.Forbidden, "the session was closed")
+}
+
+// upstreamFailure says what an error of the upstream is for the client.
+func (c *call) upstreamFailure(err error) *failure {
+	if c.ctx.Err() != nil {
+		return c.cancelled()
+	}
+	var refused *upstream.StatusError
+	if !errors.As(err, &refused) {
+		return fail(trace.CallError, wire.Upstream, "upstream: %v", err)
+	}
+	e := wire.Errorf(wire.Upstream, "upstream answered %d: %s", refused.Status, refused.Message)
+	switch refused.Status {
+	case 400, 422:
+		e.Kind = wire.Invalid
+		if overflows(refused.Message) {
+			e.Kind = wire.ContextOverflow
+		}
+	case 401, 402, 403:
+		e.Kind = wire.Forbidden // a 401 of ours would be repeated for minutes
+	case 404:
+		e.Kind = wire.NotFound
+	case 413:
+		e.Kind = wire.TooLarge
+	case 429:
+		e.Kind, e.RetryAfter = wire.RateLimited, min(max(refused.RetryAfter, 1), maxRetryAfter)
+	case 503, 529:
+		e.Kind, e.RetryAfter = wire.Overloaded, min(refused.RetryAfter, maxRetryAfter)
+	}
+	return &failure{trace.CallError, e}
+}
+
+// overflows recognises how engines say that a prompt is too long.
+func overflows(message string) bool {
+	message = strings.ToLower(message)
+	for _, words := range []string{
+		"maximum context length", "context_length_exceeded", "context length", "prompt is too long",
+		"input is too long", "context window", "longer than the model's", "exceeds the available context",
+	} {
+		if strings.Contains(message, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// headersToKeep are the headers that a record has: none that may hold a
+// credential, and none that only concern the connection.
+func headersToKeep(h http.Header, tokens []string) map[string]string {
+	out := make(map[string]string, len(h))
+	for name, values := range h {
+		lower, value := strings.ToLower(name), strings.Join(values, ", ")
+		switch {
+		case lower == "accept", lower == "accept-encoding", lower == "accept-language", lower == "connection", lower == "content-length", strings.HasPrefix(lower, "sec-fetch-"):
+		case secretName(lower):
+		case slices.ContainsFunc(tokens, func(t string) bool { return t != "" && strings.Contains(value, t) }):
+		default:
+			out[lower] = value
+		}
+	}
+	return out
+}
+
+// queryToKeep is the query without what may be a credential.
+func queryToKeep(q url.Values) string {
+	for name := range q {
+		if secretName(strings.ToLower(name)) {
+			q.Del(name)
+		}
+	}
+	return q.Encode()
+}
+
+func secretName(name string) bool {
+	for _, word := range []string{"auth", "key", "token", "secret", "cookie", "password", "credential", "signature"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,200 @@
+// Package gateway is the HTTP front of the model. It authenticates the
+// session of an agent, decodes its call, runs hooks, has the prompt assembled
+// and the reply generated, streams the reply as it comes, and commits the
+// call before the client learns that it is over.
+//
+// What never enters: what only one dialect, one format or one engine knows,
+// how agents are started, and what becomes of a record.
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/penstock-dev/penstock/core/trace"
+)
+
+// CallStore is where sessions and calls are committed. PutCall returns once
+// the call is committed.
+type CallStore interface {
+	PutSession(ctx context.Context, s *trace.Session) error
+	PutCall(ctx context.Context, c *trace.Call) error
+	SetDelivered(ctx context.Context, call string) error
+}
+
+// Options are the settings of a gateway. Only Calls must be given.
+type Options struct {
+	// Addr is a loopback address; the default is 127.0.0.1:0, that is a port
+	// that the system picks.
+	Addr  string
+	Calls CallStore
+	Log   *slog.Logger
+	// OperatorToken opens the control routes; without one they are closed.
+	OperatorToken string
+	// KeepAlive is how long a streamed reply may be silent, 15 s by default.
+	KeepAlive time.Duration
+	// BodyLimit is the size of the largest request in bytes, 32 MiB by
+	// default.
+	BodyLimit int64
+	// WriteTimeout is how long a client may leave a reply unread before it
+	// counts as gone, 2 min by default.
+	WriteTimeout time.Duration
+	// ObserverQueue is how many events wait for one observing hook before
+	// further ones are dropped and counted, 256 by default.
+	ObserverQueue int
+	// Dialects are the dialects served, the first being the one in which
+	// unknown routes are answered. The default is DefaultDialects.
+	Dialects []Dialect
+}
+
+func (o Options) withDefaults() Options {
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.KeepAlive <= 0 {
+		o.KeepAlive = 15 * time.Second
+	}
+	if o.BodyLimit <= 0 {
+		o.BodyLimit = 32 << 20
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = 2 * time.Minute
+	}
+	if o.ObserverQueue <= 0 {
+		o.ObserverQueue = 256
+	}
+	if len(o.Dialects) == 0 {
+		o.Dialects = DefaultDialects()
+	}
+	return o
+}
+
+// Gateway listens on a loopback port and serves the sessions that are open.
+type Gateway struct {
+	o        Options
+	calls    CallStore
+	log      *slog.Logger
+	addr     *net.TCPAddr
+	server   *http.Server
+	served   chan struct{} // closed when the server has ended
+	operator [sha256.Size]byte
+	routes   map[string]*Dialect
+	hosts    map[string]bool
+	watch    *observers
+	closing  atomic.Bool
+
+	mu       sync.Mutex
+	sessions map[[sha256.Size]byte]*Session // by the hash of the token
+}
+
+// New listens and serves. A port that is given and busy is an error that
+// names its owner where the system tells it.
+func New(o Options) (*Gateway, error) {
+	o = o.withDefaults()
+	if o.Calls == nil {
+		return nil, errors.New("start gateway: no store for its calls")
+	}
+	l, err := listen(o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("start gateway: %w", err)
+	}
+	g := &Gateway{
+		o: o, calls: o.Calls, log: o.Log,
+		addr:     l.Addr().(*net.TCPAddr),
+		served:   make(chan struct{}),
+		watch:    newObservers(o.ObserverQueue, o.Log),
+		sessions: map[[sha256.Size]byte]*Session{},
+	}
+	if o.OperatorToken != "" {
+		g.operator = sha256.Sum256([]byte(o.OperatorToken))
+		g.o.OperatorToken = ""
+	}
+	g.routes, g.hosts = routeTable(o.Dialects), hostTable(o.Addr, g.addr)
+	g.server = &http.Server{
+		Handler:           g,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	go func() {
+		defer close(g.served)
+		if err := g.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			g.log.Error("gateway stopped", "error", err)
+		}
+	}()
+	return g, nil
+}
+
+// URL is the root of the gateway, such as http://127.0.0.1:40123, without a
+// slash at its end.
+func (g *Gateway) URL() string { return "http://" + g.addr.String() }
+
+// Close closes every session, then the server. Calls in flight have until ctx
+// ends; then they are cancelled and recorded as that.
+func (g *Gateway) Close(ctx context.Context) error {
+	g.closing.Store(true)
+	g.mu.Lock()
+	open := make([]*Session, 0, len(g.sessions))
+	for _, s := range g.sessions {
+		open = append(open, s)
+	}
+	g.mu.Unlock()
+	errs := make([]error, len(open))
+	var all sync.WaitGroup
+	for i, s := range open {
+		all.Go(func() { errs[i] = s.Close(ctx) })
+	}
+	all.Wait()
+	err := errors.Join(errs...)
+	if e := g.server.Shutdown(ctx); e != nil {
+		err = errors.Join(err, g.server.Close())
+	}
+	<-g.served
+	g.watch.close(ctx)
+	return err
+}
+
+// listen opens a loopback port.
+func listen(addr string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("address %q: %w", addr, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, fmt.Errorf("address %q is not a loopback address", addr)
+	}
+	l, err := net.Listen("tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, busy(addr, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// hostTable lists the Host headers that name this gateway.
+func hostTable(given string, addr *net.TCPAddr) map[string]bool {
+	port := fmt.Sprint(addr.Port)
+	hosts := map[string]bool{addr.String(): true}
+	for _, h := range []string{"127.0.0.1", "localhost", "::1"} {
+		hosts[net.JoinHostPort(h, port)] = true
+	}
+	if host, _, err := net.SplitHostPort(given); err == nil {
+		hosts[net.JoinHostPort(host, port)] = true
+	}
+	return hosts
+}

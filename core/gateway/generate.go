@@ -1,0 +1,448 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/core/wire"
+	"github.com/penstock-dev/penstock/core/wire/sse"
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/format"
+	"github.com/penstock-dev/penstock/sdk/hook"
+)
+
+// generation is one reply as it comes: from the upstream's chunks through
+// the parser to the parts that are served.
+type generation struct {
+	c      *call
+	parser format.Parser
+	died   bool // the parser's transport died once
+	parsed *parsed
+	served *serving
+	events []format.Event
+
+	raw      []byte
+	ids      []int32
+	logprobs []float64
+	last     upstream.Chunk // the one with the reason to stop
+}
+
+// generate has the reply generated, streams it as it comes, and commits the
+// call before the reply's end goes out.
+func (c *call) generate() *failure {
+	head := &chat.Reply{ID: replyID(), Model: c.m.served(), Usage: chat.Usage{Input: c.rec.Usage.Input}}
+	if c.req.Stream {
+		c.out.open(c.in.dialect.Stream(), head)
+	}
+	stream, err := c.m.Upstream.Generate(c.ctx, c.request())
+	if err != nil {
+		c.rec.Usage = chat.Usage{}
+		return c.upstreamFailure(err)
+	}
+	defer stream.Close()
+	c.settle(true)
+
+	g := &generation{c: c, served: newServing(c)}
+	g.parsed = &parsed{sink: g.served, id: c.claimID}
+	if g.parser, err = g.open(); err != nil {
+		return g.failed(fail(trace.CallError, wire.Internal, "open format %s: %v", c.m.FormatName, err))
+	}
+	defer func() { g.parser.Close() }()
+	if f := g.read(stream, head); f != nil {
+		return g.failed(f)
+	}
+	return g.finish(head)
+}
+
+func (c *call) request() *upstream.Request {
+	return &upstream.Request{
+		Model:     c.m.Name,
+		PromptIDs: c.prompt.IDs, Prompt: c.prompt.Text, LastMessage: c.prompt.LastMessage,
+		Chat: c.conv, Sampling: c.rec.Effective, Stops: c.prompt.Stops,
+		WantIDs: c.m.training(), AffinityKey: c.s.ID(),
+	}
+}
+
+// claimID makes the id of a tool call one that the session doesn't have yet.
+func (c *call) claimID(id string) string {
+	for id == "" || !c.s.claimID(id) {
+		id = newCallID()
+	}
+	return id
+}
+
+func newCallID() string { return "call_" + randomHex(12) }
+
+func replyID() string { return "msg_" + randomHex(12) }
+
+func randomHex(n int) string {
+	b := make([]byte, n)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}
+
+// open opens a parser for the reply.
+func (g *generation) open() (format.Parser, error) {
+	c := g.c
+	return c.m.Format.Open(c.ctx, &format.ParseOptions{
+		Tools: c.conv.Tools, State: c.prompt.State, Choice: c.conv.ToolChoice, NewID: newCallID,
+	})
+}
+
+// read reads the upstream to its end, whether the client still listens or
+// not.
+func (g *generation) read(stream upstream.Stream, head *chat.Reply) *failure {
+	for {
+		chunk, err := stream.Next()
+		if err != nil {
+			return g.cut(err)
+		}
+		g.c.s.touch()
+		g.take(&chunk, head)
+		if err := g.feed(chunk.Text); err != nil {
+			return fail(trace.CallError, wire.Internal, "%v", err)
+		}
+		if err := g.c.out.deltas(g.served.take()); err != nil {
+			return fail(trace.CallError, wire.Internal, "write the reply: %v", err)
+		}
+		if chunk.Finish != (upstream.Finish{}) {
+			g.last = chunk
+			return nil
+		}
+	}
+}
+
+// cut is the failure of a generation that ended before its end.
+func (g *generation) cut(err error) *failure {
+	if errors.Is(err, io.EOF) {
+		return fail(trace.CallError, wire.Upstream, "upstream ended without a reason")
+	}
+	return g.c.upstreamFailure(fmt.Errorf("the reply was cut: %w", err))
+}
+
+// take keeps what a chunk brought.
+func (g *generation) take(chunk *upstream.Chunk, head *chat.Reply) {
+	rec := g.c.rec
+	if rec.FirstByte.IsZero() {
+		rec.FirstByte = time.Now()
+	}
+	g.raw = append(g.raw, chunk.Text...)
+	g.ids = append(g.ids, chunk.IDs...)
+	if chunk.Logprobs != nil || g.logprobs != nil {
+		for len(g.logprobs) < len(g.ids)-len(chunk.IDs) {
+			g.logprobs = append(g.logprobs, math.NaN())
+		}
+		g.logprobs = append(g.logprobs, chunk.Logprobs[:min(len(chunk.Logprobs), len(chunk.IDs))]...)
+		for len(g.logprobs) < len(g.ids) {
+			g.logprobs = append(g.logprobs, math.NaN())
+		}
+	}
+	if chunk.WeightVersion != "" {
+		rec.Weights = chunk.WeightVersion
+	}
+	if chunk.PromptTokens > 0 && rec.PromptIDs == nil {
+		rec.Usage.Input = chunk.PromptTokens
+		head.Usage.Input = chunk.PromptTokens
+	}
+	rec.Usage.Output = len(g.ids)
+	if g.ids == nil {
+		rec.Usage.Output = chunk.OutputTokens
+	}
+}
+
+// feed parses a chunk. A parser whose transport died is opened again once,
+// and given all that was sampled so far.
+func (g *generation) feed(text []byte) error {
+	return g.parse(func(p format.Parser, dst []format.Event) []format.Event { return p.Feed(dst, text) })
+}
+
+func (g *generation) parse(step func(format.Parser, []format.Event) []format.Event) error {
+	g.events = step(g.parser, g.events[:0])
+	err := g.parser.Err()
+	if err == nil {
+		return g.parsed.applyAll(g.events)
+	}
+	return g.again(err, step)
+}
+
+// again repeats the parse on a fresh parser. The events of the step that
+// died are not used; the raw text holds the step's chunk already.
+func (g *generation) again(died error, step func(format.Parser, []format.Event) []format.Event) error {
+	if g.died {
+		return fmt.Errorf("the format failed for the second time: %w", died)
+	}
+	g.died = true
+	g.c.g.log.Warn("format failed, its parse is repeated", "call", g.c.rec.ID, "format", g.c.m.FormatName, "error", died)
+	g.parser.Close()
+	parser, err := g.open()
+	if err != nil {
+		return fmt.Errorf("the format failed: %w; opened again: %w", died, err)
+	}
+	g.parser = parser
+	fresh := &parsed{id: func(id string) string { return id }}
+	g.events = parser.Feed(g.events[:0], g.raw)
+	if g.last.Finish != (upstream.Finish{}) {
+		g.events = step(parser, g.events)
+	}
+	if err := parser.Err(); err != nil {
+		return fmt.Errorf("the format failed for the second time: %w", err)
+	}
+	if err := fresh.applyAll(g.events); err != nil {
+		return err
+	}
+	if err := fresh.resume(g.parsed); err != nil {
+		return fmt.Errorf("the format failed: %w; then %w", died, err)
+	}
+	g.parsed = fresh
+	return nil
+}
+
+// keep enters what was sampled into the record.
+func (g *generation) keep() {
+	rec := g.c.rec
+	rec.Raw = string(g.raw)
+	rec.SampledIDs, rec.Logprobs = g.ids, g.logprobs
+	rec.Finish = g.last.Finish.Raw
+	if rec.Usage.Output == 0 && g.ids == nil && g.c.m.Tokenizer != nil {
+		rec.Usage.Output = len(g.c.m.Tokenizer.Encode(nil, rec.Raw, true))
+	}
+	if g.parsed != nil {
+		rec.Spans, rec.Warnings = g.parsed.spans, g.parsed.warnings
+	}
+}
+
+// failed keeps what was sampled of a reply that isn't whole.
+func (g *generation) failed(f *failure) *failure {
+	g.keep()
+	return f
+}
+
+// finish ends the reply: parse, hooks, commit, and then its end.
+func (g *generation) finish(head *chat.Reply) *failure {
+	c, rec := g.c, g.c.rec
+	if err := g.parse(func(p format.Parser, dst []format.Event) []format.Event { return p.Finish(dst) }); err != nil {
+		return g.failed(fail(trace.CallError, wire.Internal, "%v", err))
+	}
+	if err := g.parsed.finish(); err != nil {
+		return g.failed(fail(trace.CallError, wire.Internal, "%v", err))
+	}
+	g.keep()
+	if f := g.complete(); f != nil {
+		return f
+	}
+	reason, stop := g.reason()
+	rec.Parsed = &chat.Reply{
+		ID: head.ID, Model: head.Model, Parts: g.parsed.parts,
+		Finish: finishOf(reason, g.parsed.parts), StopSequence: stop, Usage: rec.Usage,
+	}
+	served := *rec.Parsed
+	served.Parts, served.Finish = g.served.parts, finishOf(reason, g.served.parts)
+	rec.Served = c.hookReply(&served)
+	if c.ctx.Err() != nil {
+		return c.cancelled()
+	}
+	if g.served.holdReply {
+		g.served.all(rec.Served.Parts)
+	}
+	if err := c.out.deltas(g.served.take()); err != nil {
+		return fail(trace.CallError, wire.Internal, "write the reply: %v", err)
+	}
+	rec.Status = trace.CallOK
+	if err := c.commit(200); err != nil {
+		c.g.log.Error("a call could not be recorded", "call", rec.ID, "error", err)
+		return fail(trace.CallError, wire.Internal, "the call could not be recorded")
+	}
+	c.s.graph.Add(c.link, &c.req.Chat, rec.Served, trace.Node{
+		Call: rec.ID, Lineage: rec.Lineage, Kind: rec.Kind,
+		PromptIDs: rec.PromptIDs, SampledIDs: rec.SampledIDs, Ended: g.ended(),
+	})
+	c.link = nil
+	return c.deliver()
+}
+
+// complete checks that a reply has what its record needs.
+func (g *generation) complete() *failure {
+	switch {
+	case g.last.Finish.Reason == chat.FinishError || g.last.Finish.Reason == "":
+		return fail(trace.CallError, wire.Upstream, "upstream ended the reply with %q", g.last.Finish.Raw)
+	case g.c.m.training() && len(g.raw) > 0 && len(g.ids) == 0:
+		return fail(trace.CallError, wire.Upstream, "upstream gave no token ids, and capture is %s", g.c.m.Capture)
+	}
+	return nil
+}
+
+// reason is why the model stopped. A stop sequence counts as one only if the
+// client knows it.
+func (g *generation) reason() (chat.Finish, string) {
+	reason, stop := g.last.Finish.Reason, g.last.StopSequence
+	if stop != "" && slices.Contains(g.c.rec.Effective.Stop, stop) {
+		return chat.FinishStopSequence, stop
+	}
+	if reason == chat.FinishStopSequence {
+		reason = chat.FinishStop
+	}
+	return reason, ""
+}
+
+// ended says how the sampled tokens end, which the next turn's prompt builds
+// on.
+func (g *generation) ended() format.Ended {
+	if g.last.Finish.Reason == chat.FinishLength {
+		return format.EndedLength
+	}
+	for _, stop := range g.c.prompt.Stops {
+		if stop != "" && bytes.HasSuffix(g.raw, []byte(stop)) {
+			return format.EndedStop
+		}
+	}
+	return format.EndedOther
+}
+
+// deliver writes the end of a reply that is committed.
+func (c *call) deliver() *failure {
+	var out bool
+	if c.req.Stream {
+		var err error
+		if out, err = c.out.finish(c.rec.Served); err != nil {
+			return fail(trace.CallError, wire.Internal, "write the reply: %v", err)
+		}
+	} else {
+		out = c.out.whole(c.in.dialect.Reply(c.rec.Served))
+	}
+	if out {
+		c.delivered()
+	}
+	return nil
+}
+
+// delivered marks the call as delivered, without keeping the client from its
+// next one. The session waits for it.
+func (c *call) delivered() {
+	c.s.hold()
+	go func() {
+		defer c.s.end()
+		if err := c.g.calls.SetDelivered(context.WithoutCancel(c.ctx), c.rec.ID); err != nil {
+			c.g.log.Error("a delivered call could not be marked", "call", c.rec.ID, "error", err)
+		}
+	}()
+}
+
+// serving makes the parts and deltas that the client gets of those that were
+// parsed.
+type serving struct {
+	c         *call
+	stream    bool // deltas are wanted
+	holdCalls bool // until complete, as a hook may change them
+	holdReply bool // whole, for the same reason
+	parts     []chat.Part
+	deltas    []chat.Delta
+	args      bool // arguments of the open call went out
+}
+
+func newServing(c *call) *serving {
+	return &serving{
+		c: c, stream: c.req.Stream,
+		holdCalls: len(c.m.changing(hook.ToolCall)) > 0,
+		holdReply: len(c.m.changing(hook.Reply)) > 0,
+	}
+}
+
+// take returns the deltas since the last time.
+func (s *serving) take() []chat.Delta {
+	out := s.deltas
+	s.deltas = s.deltas[:0]
+	return out
+}
+
+func (s *serving) held(p *chat.Part) bool {
+	return !s.stream || s.holdReply || s.holdCalls && p.Type == chat.ToolCall
+}
+
+func (s *serving) opened(p *chat.Part) {
+	s.args = false
+	if p.Type == chat.ToolCall && !s.held(p) {
+		s.add(chat.Delta{Type: chat.DeltaCallStart, ID: p.ID, Name: p.Name})
+	}
+}
+
+func (s *serving) grew(p *chat.Part, text string) {
+	if s.held(p) {
+		return
+	}
+	t := chat.DeltaText
+	switch p.Type {
+	case chat.Reasoning:
+		t = chat.DeltaReasoning
+	case chat.ToolCall:
+		t, s.args = chat.DeltaCallArgs, true
+	}
+	s.add(chat.Delta{Type: t, Text: text})
+}
+
+func (s *serving) ended(p *chat.Part) {
+	held := s.held(p)
+	part := *p
+	if p.Type == chat.ToolCall {
+		if !held && !s.args {
+			s.add(chat.Delta{Type: chat.DeltaCallArgs, Text: argumentsText(p)})
+		}
+		part = s.c.hookCall(p)
+	}
+	if held && s.stream && !s.holdReply {
+		s.whole(&part)
+	} else if !held {
+		s.add(chat.Delta{Type: chat.DeltaPartEnd})
+	}
+	part.Text = sse.Clean(part.Text) // as dialects write it, so that it is known again
+	s.parts = append(s.parts, part)
+}
+
+func (s *serving) add(d chat.Delta) {
+	d.Part = len(s.parts)
+	s.deltas = append(s.deltas, d)
+}
+
+// whole adds the deltas of a part that was held.
+func (s *serving) whole(p *chat.Part) {
+	switch p.Type {
+	case chat.ToolCall:
+		s.add(chat.Delta{Type: chat.DeltaCallStart, ID: p.ID, Name: p.Name})
+		s.add(chat.Delta{Type: chat.DeltaCallArgs, Text: argumentsText(p)})
+	case chat.Reasoning:
+		if p.Data != "" {
+			s.add(chat.Delta{Type: chat.DeltaRedacted, Text: p.Data})
+			break
+		}
+		s.add(chat.Delta{Type: chat.DeltaReasoning, Text: p.Text})
+		if p.Signature != "" {
+			s.add(chat.Delta{Type: chat.DeltaSignature, Text: p.Signature})
+		}
+	default:
+		s.add(chat.Delta{Type: chat.DeltaText, Text: p.Text})
+	}
+	s.add(chat.Delta{Type: chat.DeltaPartEnd})
+}
+
+// all adds the deltas of a reply that was held, and makes its parts the
+// served ones.
+func (s *serving) all(parts []chat.Part) {
+	s.parts = s.parts[:0:0]
+	if !s.stream {
+		s.parts = parts
+		return
+	}
+	for i := range parts {
+		s.whole(&parts[i])
+		s.parts = append(s.parts, parts[i])
+	}
+}

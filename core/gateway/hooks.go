@@ -1,0 +1,330 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/doc"
+	"github.com/penstock-dev/penstock/sdk/hook"
+)
+
+// changing lists the hooks that may change what passes at a point, in order.
+func (m *Model) changing(p hook.Point) []*Hook {
+	var out []*Hook
+	for i := range m.Hooks {
+		if slices.Contains(m.Hooks[i].Changes, p) {
+			out = append(out, &m.Hooks[i])
+		}
+	}
+	return out
+}
+
+// observed says that some hook watches a point.
+func (m *Model) observed(p hook.Point) bool {
+	return slices.ContainsFunc(m.Hooks, func(h Hook) bool { return slices.Contains(h.Observes, p) })
+}
+
+// event makes the document of one call of a hook.
+func (s *Session) event(p hook.Point, subject, tools json.RawMessage) doc.Bytes {
+	var b bytes.Buffer
+	b.Grow(len(subject) + len(tools) + len(s.spec.Task) + 256)
+	field := func(name string, value []byte) {
+		if b.Len() == 0 {
+			b.WriteByte('{')
+		} else {
+			b.WriteByte(',')
+		}
+		b.WriteString(`"` + name + `":`)
+		b.Write(value)
+	}
+	str := func(v any) []byte { out, _ := chat.Marshal(v); return out }
+	field("point", str(p))
+	field(p.Subject(), subject)
+	if tools != nil {
+		field("tools", tools)
+	}
+	if len(s.spec.Task) > 0 {
+		field("task", s.spec.Task)
+	}
+	if r := &s.spec.Session; r.Rollout != "" {
+		field("rollout", str(struct {
+			ID      string `json:"id"`
+			Attempt string `json:"attempt,omitempty"`
+		}{r.Rollout, r.Attempt}))
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+// verdict is what the hooks of one point made of a subject.
+type verdict struct {
+	value   json.RawMessage // as it is now
+	changed bool
+	denied  bool
+	reason  string
+}
+
+// applyHooks runs the hooks of a point in order. What each one does is added
+// to edits, with the subject before and after as brief makes them.
+func (c *call) applyHooks(hooks []*Hook, p hook.Point, subject, tools json.RawMessage, check func(json.RawMessage) error) verdict {
+	v := verdict{value: subject}
+	for _, h := range hooks {
+		result, err := applyHook(c.ctx, h, c.s.event(p, v.value, tools))
+		if err == nil && result.Action == hook.Replace {
+			if e := check(result.Value); e != nil {
+				err = fmt.Errorf("hook %s replaces the %s with something else: %w", h.Name, p, e)
+			}
+		}
+		edit := trace.Edit{Hook: h.Name, Point: string(p), Action: string(result.Action), Reason: result.Reason, Report: result.Report}
+		if err != nil {
+			edit.Error = err.Error()
+			edit.Action = string(hook.Continue)
+			c.g.log.Warn("hook failed", "hook", h.Name, "point", p, "call", c.rec.ID, "open", h.FailOpen, "error", err)
+			if !h.FailOpen {
+				edit.Action = string(hook.Deny)
+				edit.Reason = fmt.Sprintf("hook %s failed: %v", h.Name, err)
+			}
+		}
+		switch hook.Action(edit.Action) {
+		case hook.Replace:
+			edit.Before, edit.After = v.value, result.Value
+			v.value, v.changed = result.Value, true
+		case hook.Deny:
+			edit.Before = v.value
+			v.denied, v.reason = true, edit.Reason
+		}
+		if edit.Action != string(hook.Continue) || edit.Report != nil || edit.Error != "" {
+			if p == hook.Request {
+				edit.Before, edit.After = difference(edit.Before, edit.After)
+			}
+			c.rec.Edits = append(c.rec.Edits, edit)
+		}
+		if v.denied {
+			break
+		}
+	}
+	return v
+}
+
+// applyHook calls one hook; a panic of it is its error.
+func applyHook(ctx context.Context, h *Hook, d doc.Doc) (r hook.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r, err = hook.Result{}, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if r, err = h.Hook.Apply(ctx, hook.NewEvent(d)); err != nil {
+		return hook.Result{}, err
+	}
+	if err := r.Check(); err != nil {
+		return hook.Result{}, err
+	}
+	return r, nil
+}
+
+// difference keeps of two conversations only what differs: objects whose keys
+// are JSON Pointers into them, so that a word changed in one message doesn't
+// store a long conversation twice. A conversation that was denied is stored
+// as received already.
+func difference(before, after json.RawMessage) (json.RawMessage, json.RawMessage) {
+	if after == nil {
+		return nil, nil
+	}
+	b, a := pieces(before), pieces(after)
+	if b == nil || a == nil {
+		return before, after
+	}
+	for pointer, value := range b {
+		if other, ok := a[pointer]; ok && bytes.Equal(value, other) {
+			delete(a, pointer)
+			delete(b, pointer)
+		}
+	}
+	beforeJSON, err := chat.Marshal(b)
+	if err != nil {
+		return before, after
+	}
+	afterJSON, err := chat.Marshal(a)
+	if err != nil {
+		return before, after
+	}
+	return beforeJSON, afterJSON
+}
+
+// pieces splits a conversation into its fields and messages.
+func pieces(conversation json.RawMessage) map[string]json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(conversation, &fields) != nil {
+		return nil
+	}
+	var messages []json.RawMessage
+	if json.Unmarshal(fields["messages"], &messages) != nil {
+		return nil
+	}
+	out := make(map[string]json.RawMessage, len(fields)+len(messages))
+	for name, value := range fields {
+		if name != "messages" {
+			out["/"+doc.Escape(name)] = value
+		}
+	}
+	for i, m := range messages {
+		out[fmt.Sprintf("/messages/%d", i)] = m
+	}
+	return out
+}
+
+// toolCall is the subject of the point tool_call.
+type toolCall struct {
+	ID           string          `json:"id"`
+	Name         string          `json:"name"`
+	Arguments    json.RawMessage `json:"arguments"`
+	ArgumentsRaw bool            `json:"arguments_raw,omitempty"`
+}
+
+func (t *toolCall) decode(value json.RawMessage) error {
+	if err := json.Unmarshal(value, t); err != nil {
+		return err
+	}
+	if t.Name == "" || len(t.Arguments) == 0 {
+		return fmt.Errorf("a tool call needs name and arguments")
+	}
+	return nil
+}
+
+// hookRequest runs the hooks of the request. It gives the conversation to go
+// on with, or the reason of a denial.
+func (c *call) hookRequest(conv *chat.Conversation) (out *chat.Conversation, reason string, denied bool, err error) {
+	hooks := c.m.changing(hook.Request)
+	watched := c.m.observed(hook.Request)
+	if len(hooks) == 0 && !watched {
+		return conv, "", false, nil
+	}
+	subject, err := chat.Marshal(conv)
+	if err != nil {
+		return nil, "", false, fmt.Errorf("write the request for hooks: %w", err)
+	}
+	next := conv
+	v := c.applyHooks(hooks, hook.Request, subject, nil, func(value json.RawMessage) error {
+		var changed chat.Conversation
+		if err := json.Unmarshal(value, &changed); err != nil {
+			return err
+		}
+		if len(changed.Messages) == 0 {
+			return fmt.Errorf("it has no messages")
+		}
+		keepRaw(changed.Tools, conv.Tools)
+		next = &changed
+		return nil
+	})
+	if v.denied {
+		return nil, v.reason, true, nil
+	}
+	if watched {
+		c.g.watch.send(c.s, hook.Request, v.value, nil)
+	}
+	return next, "", false, nil
+}
+
+// keepRaw restores what the JSON form of a tool leaves out, where a hook left
+// the tool as it was.
+func keepRaw(tools, before []chat.Tool) {
+	for i := range tools {
+		for j := range before {
+			t, b := &tools[i], &before[j]
+			if t.Name == b.Name && t.Type == b.Type && t.Description == b.Description && bytes.Equal(t.Parameters, b.Parameters) {
+				t.Raw = b.Raw
+			}
+		}
+	}
+}
+
+// hookCall runs the hooks of one tool call, and gives the part that is served
+// in its place.
+func (c *call) hookCall(p *chat.Part) chat.Part {
+	hooks := c.m.changing(hook.ToolCall)
+	served := *p
+	if len(hooks) > 0 {
+		subject, err := chat.Marshal(toolCall{p.ID, p.Name, p.Arguments, p.ArgumentsRaw})
+		if err != nil {
+			return chat.Part{Type: chat.Text, Text: fmt.Sprintf("The call of %s can't be shown to hooks: %v", p.Name, err)}
+		}
+		v := c.applyHooks(hooks, hook.ToolCall, subject, c.toolsJSON(), func(value json.RawMessage) error {
+			var t toolCall
+			return t.decode(value)
+		})
+		if v.denied {
+			return chat.Part{Type: chat.Text, Text: v.reason}
+		}
+		if v.changed {
+			var t toolCall
+			if t.decode(v.value) == nil { // it was checked before
+				served.Name, served.Arguments, served.ArgumentsRaw = t.Name, t.Arguments, t.ArgumentsRaw
+			}
+		}
+	}
+	c.observeCall(&served)
+	return served
+}
+
+// observeCall shows a served call to those who watch.
+func (c *call) observeCall(p *chat.Part) {
+	if !c.m.observed(hook.ToolCall) {
+		return
+	}
+	if subject, err := chat.Marshal(toolCall{p.ID, p.Name, p.Arguments, p.ArgumentsRaw}); err == nil {
+		c.g.watch.send(c.s, hook.ToolCall, subject, c.toolsJSON())
+	}
+}
+
+// toolsJSON are the tools that were offered, as hooks see them.
+func (c *call) toolsJSON() json.RawMessage {
+	if c.tools == nil {
+		tools := c.conv.Tools
+		if tools == nil {
+			tools = []chat.Tool{}
+		}
+		c.tools, _ = chat.Marshal(tools)
+	}
+	return c.tools
+}
+
+// hookReply runs the hooks of the whole reply.
+func (c *call) hookReply(r *chat.Reply) *chat.Reply {
+	hooks := c.m.changing(hook.Reply)
+	watched := c.m.observed(hook.Reply)
+	if len(hooks) == 0 && !watched {
+		return r
+	}
+	subject, err := chat.Marshal(r)
+	if err != nil {
+		subject = json.RawMessage("{}")
+	}
+	next := r
+	v := c.applyHooks(hooks, hook.Reply, subject, nil, func(value json.RawMessage) error {
+		var changed chat.Reply
+		if err := json.Unmarshal(value, &changed); err != nil {
+			return err
+		}
+		next = &changed
+		return nil
+	})
+	if v.denied {
+		next = &chat.Reply{Parts: []chat.Part{{Type: chat.Text, Text: v.reason}}, Finish: chat.FinishStop}
+	}
+	if next != r {
+		next.ID, next.Model, next.Usage = r.ID, r.Model, r.Usage
+		next.Finish = finishOf(next.Finish, next.Parts)
+	}
+	if watched {
+		if subject, err := chat.Marshal(next); err == nil {
+			c.g.watch.send(c.s, hook.Reply, subject, nil)
+		}
+	}
+	return next
+}

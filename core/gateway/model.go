@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock-dev/penstock/core/token"
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/format"
+	"github.com/penstock-dev/penstock/sdk/hook"
+)
+
+// The ways in which calls are captured.
+const (
+	CaptureExact    = "exact"
+	CaptureReported = "reported"
+	CaptureText     = "text"
+)
+
+// Model is one entry of a pipeline's models, ready to be called. It must not
+// change once a session uses it.
+type Model struct {
+	Entry      string // its key in the pipeline file
+	ServeAs    string // the name that clients ask for; Entry by default
+	Name       string // the name at the upstream
+	Format     format.Format
+	FormatName string
+	Tokenizer  token.Tokenizer // needed by capture exact
+	Upstream   upstream.Upstream
+	Capture    string
+	Context    int // in tokens, 0 when it isn't known
+	Sampling   chat.Sampling
+	Hooks      []Hook // in the order of the file
+}
+
+// Hook is one use of a hook under a model.
+type Hook struct {
+	Name     string
+	Hook     hook.Hook
+	Observes []hook.Point
+	Changes  []hook.Point
+	// FailOpen treats an error of the hook as continue, else it is a deny.
+	FailOpen bool
+}
+
+// Budget bounds a session; 0 is no bound.
+type Budget struct {
+	Calls int // generations that reached the upstream
+	Turns int // those of the main lineage
+}
+
+// SessionSpec is what a session is opened with.
+type SessionSpec struct {
+	Session trace.Session
+	Model   *Model
+	Task    json.RawMessage // the task's own object, for hooks
+	Budget  Budget
+	// Deadline cancels what is in flight and refuses what comes later; zero
+	// for none.
+	Deadline time.Time
+	// Hold holds the session's calls until Ready or Refuse.
+	Hold bool
+}
+
+// served is the name that clients ask for.
+func (m *Model) served() string {
+	if m.ServeAs != "" {
+		return m.ServeAs
+	}
+	return m.Entry
+}
+
+// training says that token ids are captured, so that the model's own
+// sampling wins.
+func (m *Model) training() bool {
+	return m.Capture == CaptureExact || m.Capture == CaptureReported
+}
+
+func (m *Model) check() error {
+	switch {
+	case m == nil:
+		return errors.New("session has no model")
+	case m.Upstream == nil:
+		return fmt.Errorf("model %s has no upstream", m.Entry)
+	case m.FormatName == "upstream":
+		return fmt.Errorf("model %s: 'format: upstream' is not built yet", m.Entry)
+	case m.Format == nil:
+		return fmt.Errorf("model %s has no format", m.Entry)
+	}
+	switch m.Capture {
+	case CaptureText, CaptureReported:
+	case CaptureExact:
+		if m.Tokenizer == nil {
+			return fmt.Errorf("model %s: capture exact needs a tokenizer", m.Entry)
+		}
+	default:
+		return fmt.Errorf("model %s: capture %q, want exact, reported or text", m.Entry, m.Capture)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/penstock-dev/penstock/core/wire"
+	"github.com/penstock-dev/penstock/sdk/chat"
+)
+
+// output is the client's side of one call. Its methods may be called from
+// the call and from the timer that keeps a silent stream alive.
+type output struct {
+	in      *inbound
+	control *http.ResponseController
+	timeout time.Duration // for one write
+	every   time.Duration // between keep-alives
+
+	mu      sync.Mutex
+	stream  wire.Stream // nil for a whole reply
+	head    *chat.Reply // what opens a streamed reply
+	started bool        // the stream's opening was written
+	status  int         // of the answer, 0 before its headers are out
+	buf     bytes.Buffer
+	last    time.Time // of the last write
+	timer   *time.Timer
+	broken  bool // a write failed
+	closed  bool // the handler is at its end
+}
+
+// gone says that the client doesn't listen any more.
+func (o *output) gone() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lost()
+}
+
+func (o *output) lost() bool { return o.broken || o.in.r.Context().Err() != nil }
+
+// answered is the status that the client got, 0 for none.
+func (o *output) answered() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.status
+}
+
+// open accepts a streamed reply: from now on silence is bridged.
+func (o *output) open(s wire.Stream, head *chat.Reply) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stream, o.head, o.last = s, head, time.Now()
+	o.timer = time.AfterFunc(o.every, o.tick)
+}
+
+// tick writes a keep-alive when the stream was silent for long enough.
+func (o *output) tick() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || o.lost() {
+		return
+	}
+	silent := time.Since(o.last)
+	if silent >= o.every {
+		if o.stream.KeepAlive(&o.buf) != nil {
+			return
+		}
+		o.write()
+		silent = 0
+	}
+	o.timer.Reset(o.every - silent)
+}
+
+// begin writes the opening of a stream into the buffer, once.
+func (o *output) begin() error {
+	if o.started {
+		return nil
+	}
+	o.started = true
+	return o.stream.Start(&o.buf, o.head)
+}
+
+// deltas writes and flushes the deltas of one chunk. A client that is gone is
+// no error.
+func (o *output) deltas(ds []chat.Delta) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(ds) == 0 || o.lost() {
+		return nil
+	}
+	if err := o.begin(); err != nil {
+		return err
+	}
+	for i := range ds {
+		if err := o.stream.Delta(&o.buf, ds[i]); err != nil {
+			return err
+		}
+	}
+	o.write()
+	return nil
+}
+
+// finish writes the end of a streamed reply; true when it went out.
+func (o *output) finish(r *chat.Reply) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.lost() {
+		return false, nil
+	}
+	if err := o.begin(); err != nil {
+		return false, err
+	}
+	if err := o.stream.Finish(&o.buf, r); err != nil {
+		return false, err
+	}
+	o.write()
+	return !o.lost(), nil
+}
+
+// whole writes a whole reply; true when it went out.
+func (o *output) whole(body []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.lost() {
+		return false
+	}
+	o.status = http.StatusOK
+	o.deadline()
+	if o.in.body(http.StatusOK, body) != nil || o.control.Flush() != nil {
+		o.broken = true
+	}
+	return !o.lost()
+}
+
+// fail answers an error. In a reply that has begun it is an event, and the
+// connection has to be cut after it: abort says so.
+func (o *output) fail(e *wire.Error) (abort bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.status == 0 {
+		if !o.lost() {
+			o.deadline()
+			o.status = o.in.fail(e)
+		}
+		return false
+	}
+	if o.stream != nil && !o.lost() {
+		o.buf.Reset()
+		e.RequestID = o.in.id
+		if o.stream.Error(&o.buf, e) == nil {
+			o.write()
+		}
+	}
+	return true
+}
+
+// write sends the buffer. The caller holds the lock.
+func (o *output) write() {
+	if o.status == 0 {
+		h := o.in.w.Header()
+		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		h.Set("X-Accel-Buffering", "no")
+		o.status = http.StatusOK
+		o.in.w.WriteHeader(o.status)
+	}
+	o.deadline()
+	if _, err := o.in.w.Write(o.buf.Bytes()); err != nil {
+		o.broken = true
+	} else if o.control.Flush() != nil {
+		o.broken = true
+	}
+	o.buf.Reset()
+	o.last = time.Now()
+}
+
+func (o *output) deadline() {
+	// A writer without deadlines is a test's recorder, which never blocks.
+	_ = o.control.SetWriteDeadline(time.Now().Add(o.timeout))
+}
+
+// interrupt ends a write that blocks when ctx ends; the result stops that.
+func (o *output) interrupt(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = o.control.SetWriteDeadline(time.Now().Add(time.Second)) })
+}
+
+// close ends the timer. Nothing is written afterwards.
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	if o.timer != nil {
+		o.timer.Stop()
+	}
+	// The connection may serve another request.
+	_ = o.control.SetWriteDeadline(time.Time{})
+}

@@ -1,0 +1,267 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-dev/penstock/core/wire"
+	"github.com/penstock-dev/penstock/core/wire/anthropic"
+)
+
+// Dialect is one way in which clients speak, and where it is served.
+type Dialect struct {
+	wire.Dialect
+	// Paths are the paths of its generations.
+	Paths []string
+	// Header is a request header that only its clients send. It tells whose
+	// shape to use on routes that the dialects share.
+	Header string
+}
+
+// DefaultDialects are the dialects that are served.
+func DefaultDialects() []Dialect {
+	return []Dialect{
+		{Dialect: anthropic.New(), Paths: []string{"/v1/messages"}, Header: "Anthropic-Version"},
+	}
+}
+
+func routeTable(dialects []Dialect) map[string]*Dialect {
+	routes := map[string]*Dialect{}
+	for i := range dialects {
+		for _, path := range dialects[i].Paths {
+			routes[path] = &dialects[i]
+		}
+	}
+	return routes
+}
+
+// maxRetryAfter is in seconds: clients give up at once on more.
+const maxRetryAfter = 60
+
+// inbound is one HTTP request, after its route was found.
+type inbound struct {
+	w       http.ResponseWriter
+	r       *http.Request
+	id      string   // of this request, for the client's logs
+	path    string   // without the session's token
+	tokens  []string // all that may be a session's token, best first
+	dialect *Dialect // in which errors are answered
+}
+
+// ServeHTTP implements http.Handler.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	in := g.inbound(w, r)
+	defer g.recover(in)
+	switch {
+	case !g.hosts[strings.ToLower(r.Host)]:
+		in.fail(g.foreign(in, "host"))
+	case in.path == "/livez":
+		in.status(http.StatusOK, `{"status":"ok"}`)
+	case in.path == "/readyz":
+		g.readyz(in)
+	case r.Method == http.MethodOptions && foreignOrigin(r, g.hosts):
+		in.fail(wire.Errorf(wire.Forbidden, "requests of other origins are refused"))
+	case isProbe(r.Method, in.path):
+		in.status(http.StatusOK, "")
+	case in.path == "/v1/models":
+		g.serveModels(in)
+	case g.routes[in.path] != nil:
+		g.serveGeneration(in)
+	default:
+		in.fail(wire.Errorf(wire.NotFound, "no route %s %s", r.Method, printable(in.path)))
+	}
+}
+
+// inbound reads the route and the credentials of a request.
+func (g *Gateway) inbound(w http.ResponseWriter, r *http.Request) *inbound {
+	in := &inbound{w: w, r: r, id: requestID()}
+	in.path, in.tokens = credentials(r)
+	if in.dialect = g.routes[in.path]; in.dialect == nil {
+		in.dialect = g.guess(in)
+	}
+	h := w.Header()
+	h.Set("Request-Id", in.id)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	return in
+}
+
+// guess picks the dialect of a route that isn't one dialect's own.
+func (g *Gateway) guess(in *inbound) *Dialect {
+	for i := range g.o.Dialects {
+		if h := g.o.Dialects[i].Header; h != "" && in.r.Header.Get(h) != "" {
+			return &g.o.Dialects[i]
+		}
+	}
+	for path, d := range g.routes {
+		if strings.HasPrefix(in.path, path+"/") {
+			return d
+		}
+	}
+	return &g.o.Dialects[0]
+}
+
+// credentials splits a path into the route and the token in front of it, and
+// collects what else may be a token.
+func credentials(r *http.Request) (path string, tokens []string) {
+	path = r.URL.Path
+	if rest, ok := strings.CutPrefix(path, "/s/"); ok {
+		token, route, _ := strings.Cut(rest, "/")
+		path, tokens = "/"+route, append(tokens, token)
+	}
+	for strings.HasPrefix(path, "//") { // a base URL that ends in a slash
+		path = path[1:]
+	}
+	if key := r.Header.Get("X-Api-Key"); key != "" {
+		tokens = append(tokens, key)
+	}
+	if scheme, key, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		tokens = append(tokens, strings.TrimSpace(key))
+	}
+	return path, tokens
+}
+
+// authorize finds the session of a request. Of several tokens, the first
+// that belongs to a session counts. No token says 401, and a foreign origin
+// 403 even with a good one.
+func (g *Gateway) authorize(in *inbound) (*Session, *wire.Error) {
+	s := g.find(in.tokens)
+	if s == nil {
+		return nil, wire.Errorf(wire.Unauthorized, "no open session has this key")
+	}
+	if foreignOrigin(in.r, g.hosts) {
+		return nil, wire.Errorf(wire.Forbidden, "requests of other origins are refused")
+	}
+	return s, nil
+}
+
+func (g *Gateway) find(tokens []string) *Session {
+	for _, t := range tokens {
+		hash := sha256.Sum256([]byte(t))
+		g.mu.Lock()
+		s := g.sessions[hash]
+		g.mu.Unlock()
+		if s != nil && subtle.ConstantTimeCompare(hash[:], s.hash[:]) == 1 && s.ctx.Err() == nil {
+			return s
+		}
+	}
+	return nil
+}
+
+// isOperator reports whether a request carries the operator's token.
+func (g *Gateway) isOperator(in *inbound) bool {
+	var none [sha256.Size]byte
+	ok := 0
+	for _, t := range in.tokens {
+		hash := sha256.Sum256([]byte(t))
+		ok |= subtle.ConstantTimeCompare(hash[:], g.operator[:])
+	}
+	return ok == 1 && g.operator != none
+}
+
+// foreign is the refusal of a request that came under another name.
+func (g *Gateway) foreign(in *inbound, what string) *wire.Error {
+	if _, known := g.routes[in.path]; known && g.find(in.tokens) == nil {
+		return wire.Errorf(wire.Unauthorized, "no open session has this key")
+	}
+	return wire.Errorf(wire.Forbidden, "requests under another %s are refused", what)
+}
+
+// foreignOrigin says that a web page of another origin is behind a request.
+func foreignOrigin(r *http.Request, hosts map[string]bool) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+	default:
+		return true
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		host, ok := strings.CutPrefix(strings.ToLower(origin), "http://")
+		if !ok || !hosts[host] {
+			return true
+		}
+	}
+	return false
+}
+
+// isProbe reports requests with which clients only see whether somebody is
+// there.
+func isProbe(method, path string) bool {
+	switch path {
+	case "/", "/api/hello":
+		return method == http.MethodHead || method == http.MethodGet
+	}
+	return false
+}
+
+func (g *Gateway) readyz(in *inbound) {
+	if g.closing.Load() {
+		in.status(http.StatusServiceUnavailable, `{"ready":false,"reason":"closing"}`)
+		return
+	}
+	in.status(http.StatusOK, `{"ready":true}`)
+}
+
+func (g *Gateway) serveModels(in *inbound) {
+	s, refused := g.authorize(in)
+	switch {
+	case refused != nil:
+		in.fail(refused)
+	case in.r.Method != http.MethodGet && in.r.Method != http.MethodHead:
+		in.fail(wire.Errorf(wire.Invalid, "%s is for GET", in.path))
+	default:
+		s.touch()
+		in.body(http.StatusOK, in.dialect.Models([]string{s.spec.Model.served()}))
+	}
+}
+
+// fail answers an error in the dialect's shape and returns its status.
+func (in *inbound) fail(e *wire.Error) int {
+	if e.Kind == wire.RateLimited || e.RetryAfter > 0 {
+		after := min(max(e.RetryAfter, 1), maxRetryAfter)
+		in.w.Header().Set("Retry-After", strconv.Itoa(after))
+	}
+	e.RequestID = in.id
+	status, body := in.dialect.Error(e)
+	in.body(status, body)
+	return status
+}
+
+func (in *inbound) status(status int, body string) { in.body(status, []byte(body)) }
+
+func (in *inbound) body(status int, body []byte) error {
+	h := in.w.Header()
+	if len(body) > 0 {
+		h.Set("Content-Type", "application/json")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	in.w.WriteHeader(status)
+	_, err := in.w.Write(body)
+	return err
+}
+
+// recover answers a panic outside of a call; calls record their own.
+func (g *Gateway) recover(in *inbound) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler {
+		panic(p)
+	}
+	g.log.Error("panic in the gateway", "request", in.id, "panic", p, "stack", string(debug.Stack()))
+	in.fail(wire.Errorf(wire.Internal, "penstock failed; its log says more under %s", in.id))
+}
+
+func requestID() string { return "req_" + randomHex(12) }
+
+// printable quotes a path for an error's words.
+func printable(path string) string {
+	if len(path) > 200 {
+		path = path[:200] + "..."
+	}
+	return strconv.Quote(path)
+}
