@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// The ways in which the processes of a run are held together.
+const (
+	IsolationPIDNS = "pidns" // new process and mount namespaces
+	IsolationWalk  = "walk"  // a subreaper that walks its descendants
+)
+
+// Sizes and times that hold unless a Spec says otherwise.
+const (
+	DefaultGrace     = 5 * time.Second
+	DefaultStdoutMax = 16 << 20
+	stderrMax        = 64 << 10
+	lineMax          = 64 << 20
+)
+
+// Spec is one program to run.
+type Spec struct {
+	// Argv is the program and its arguments. A program without a slash is
+	// looked for in the PATH of Env; one with a slash is relative to Dir.
+	Argv []string
+	// Env is all of the program's environment, as NAME=value. Only TMPDIR is
+	// added where Env has none: a private folder with a short path, since
+	// sockets in it have to fit in 108 bytes. It goes when the run has ended.
+	Env []string
+	// Dir is the working folder.
+	Dir string
+	// Stdin is written to the program's standard input, which is then closed.
+	Stdin []byte
+	// Stdout and Stderr are files that get all that the program writes, made
+	// with mode 0600. Empty: nothing is stored.
+	Stdout, Stderr string
+	// Line is called with each line of standard output as it comes, without
+	// its newline. The slice is only valid during the call. A line longer than
+	// 64 MiB is left out and counted in Exit.LongLines.
+	Line func(line []byte)
+	// Active is called whenever the program wrote something.
+	Active func()
+	// Timeout ends the program after this long; 0 means never.
+	Timeout time.Duration
+	// Grace is the time between the request to end (SIGTERM) and SIGKILL.
+	// 0 means DefaultGrace, less than 0 none.
+	Grace time.Duration
+	// StdoutMax bounds Exit.Stdout, in bytes; 0 means DefaultStdoutMax.
+	StdoutMax int
+}
+
+// Exit is how a program ended. Nothing that it started is alive any more,
+// unless Lost is set.
+type Exit struct {
+	Code   int    // exit code, or -1 when a signal ended it or it isn't known
+	Signal string // the signal that ended it, as "SIGTERM", else empty
+	// TimedOut and Cancelled say that the program was ended from outside, by
+	// Spec.Timeout or by the context, and had not ended before, whatever its
+	// exit code says. At most one of them is set.
+	TimedOut, Cancelled bool
+	// Lost says that the shim died or hung, so that the end of the program was
+	// not seen and a process of it may be left.
+	Lost bool
+
+	Stdout    []byte // the end of standard output, cut at a line
+	Stderr    []byte // the last 64 KiB of standard error
+	LongLines int    // lines of standard output too long for Spec.Line
+	// OutputErr says why Stdout or Stderr could not be stored whole.
+	OutputErr error
+
+	Isolation      string // IsolationPIDNS or IsolationWalk
+	Started, Ended time.Time
+}
+
+// RunnerOptions are the options of a Runner.
+type RunnerOptions struct {
+	// Shim is the start of the argv that runs ShimMain, as
+	// ["/usr/bin/penstock", "__shim"].
+	Shim []string
+	// Isolation is IsolationWalk to leave out the namespaces; empty means the
+	// strongest that the machine allows.
+	Isolation string
+	Log       *slog.Logger
+}
+
+// Runner runs programs. It is safe for concurrent use and holds nothing that
+// has to be closed.
+type Runner struct {
+	shim  []string
+	walk  bool
+	log   *slog.Logger
+	probe func() string
+}
+
+// NewRunner makes a Runner.
+func NewRunner(o RunnerOptions) *Runner {
+	r := &Runner{shim: append([]string(nil), o.Shim...), walk: o.Isolation == IsolationWalk, log: o.Log}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	if len(r.shim) > 0 {
+		// The shim starts in / so as to hold no folder of the host.
+		if abs, err := filepath.Abs(r.shim[0]); err == nil {
+			r.shim[0] = abs
+		}
+	}
+	r.probe = sync.OnceValue(r.probeIsolation)
+	return r
+}
+
+// Isolation tells which isolation this machine allows. It is tried once.
+func (r *Runner) Isolation() string { return r.probe() }

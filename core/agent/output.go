@@ -1,0 +1,204 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// output takes one stream of a program: all of it into a file, its end into
+// memory, and its lines to a function.
+type output struct {
+	pipe   *os.File // the host's end
+	theirs *os.File // the program's end, until it is started
+	file   *os.File // nil: not stored
+	err    error    // why the file isn't whole
+	tail   tail
+	lines  lines
+	active func()
+	done   chan struct{}
+}
+
+func newOutput(path string, max int, line func([]byte), active func()) (o *output, err error) {
+	o = &output{tail: tail{max: max}, lines: lines{call: line}, active: active, done: make(chan struct{})}
+	if path != "" {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, fmt.Errorf("store output: %w", err)
+		}
+		flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC | unix.O_NOFOLLOW
+		if o.file, err = os.OpenFile(path, flags, 0o600); err != nil {
+			return nil, fmt.Errorf("store output: %w", err)
+		}
+	}
+	if o.pipe, o.theirs, err = os.Pipe(); err != nil {
+		o.close()
+		return nil, fmt.Errorf("make pipe: %w", err)
+	}
+	return o, nil
+}
+
+// read reads to the end of the pipe, or until its deadline has passed and
+// nothing is left in it.
+func (o *output) read() {
+	defer close(o.done)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := o.pipe.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			n, err = o.rest(buf)
+		}
+		if n > 0 {
+			o.take(buf[:n])
+		}
+		if err != nil {
+			break
+		}
+	}
+	o.lines.end()
+	if o.file != nil {
+		if err := o.file.Close(); err != nil && o.err == nil {
+			o.err = err
+		}
+		o.file = nil
+	}
+}
+
+// rest reads what the pipe holds without waiting for more.
+func (o *output) rest(buf []byte) (n int, err error) {
+	conn, err := o.pipe.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	readErr := conn.Control(func(fd uintptr) { n, err = unix.Read(int(fd), buf) })
+	switch {
+	case readErr != nil:
+		return 0, readErr
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (o *output) take(b []byte) {
+	if o.active != nil {
+		o.active()
+	}
+	if o.file != nil && o.err == nil {
+		_, o.err = o.file.Write(b)
+	}
+	o.tail.write(b)
+	o.lines.write(b)
+}
+
+// finish waits until all is read. A pipe that somebody outside of the run
+// still holds is given up after a second.
+func (o *output) finish() {
+	_ = o.pipe.SetReadDeadline(time.Now().Add(time.Second))
+	<-o.done
+}
+
+func (o *output) close() {
+	for _, f := range []*os.File{o.pipe, o.theirs, o.file} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// tail keeps the last max bytes, and at times some more.
+type tail struct {
+	max int
+	buf []byte
+	cut bool
+}
+
+func (t *tail) write(b []byte) {
+	if len(t.buf)+len(b) > t.max+t.max/4+len(b) {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-t.max:]...)
+		t.cut = true
+	}
+	t.buf = append(t.buf, b...)
+}
+
+// bytes returns what is kept. When something was left out it starts at a
+// line; or, in a line that is longer than all that is kept, at a letter.
+func (t *tail) bytes(atLine bool) []byte {
+	b := t.buf
+	cut := t.cut
+	if len(b) > t.max {
+		b, cut = b[len(b)-t.max:], true
+	}
+	if !cut {
+		return b
+	}
+	if i := bytes.IndexByte(b, '\n'); atLine && i >= 0 && i+1 < len(b) {
+		return b[i+1:]
+	}
+	for i := 0; i < len(b) && i < utf8.UTFMax; i++ {
+		if utf8.RuneStart(b[i]) {
+			return b[i:]
+		}
+	}
+	return b
+}
+
+// lines hands on whole lines.
+type lines struct {
+	call func([]byte)
+	part []byte
+	skip bool // the rest of the line that was too long
+	long int
+}
+
+func (l *lines) write(b []byte) {
+	if l.call == nil {
+		return
+	}
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			l.add(b)
+			return
+		}
+		if len(l.part) == 0 && !l.skip {
+			l.call(b[:i])
+		} else {
+			l.add(b[:i])
+			l.end()
+		}
+		b = b[i+1:]
+	}
+}
+
+func (l *lines) add(b []byte) {
+	if l.skip {
+		return
+	}
+	if len(l.part)+len(b) > lineMax {
+		l.part, l.skip = nil, true
+		l.long++
+		return
+	}
+	l.part = append(l.part, b...)
+}
+
+// end hands on a line that was put together, or that has no newline.
+func (l *lines) end() {
+	if len(l.part) > 0 && l.call != nil {
+		l.call(l.part)
+	}
+	l.skip = false
+	if cap(l.part) > 1<<20 {
+		l.part = nil
+	}
+	l.part = l.part[:0]
+}

@@ -1,0 +1,177 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// holder reaches every process of a run but the shim itself.
+type holder interface {
+	term() // asks all to end
+	kill() // kills all; called again until none is left
+}
+
+// namespace is all that process 1 can see.
+type namespace struct{}
+
+func (namespace) term() {
+	_ = unix.Kill(-1, unix.SIGTERM)
+	_ = unix.Kill(-1, unix.SIGCONT) // a stopped process would not hear it
+}
+
+func (namespace) kill() { _ = unix.Kill(-1, unix.SIGKILL) }
+
+// supervise starts the program and returns when no process of it is left. It
+// is the only one that waits for children, so that no number of a child that
+// is still to be signalled can be given to another process.
+func (s *shim) supervise(h holder, isolation string) {
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, unix.SIGCHLD)
+	defer signal.Stop(changed)
+
+	o, err := readOrder(s.orders)
+	if err != nil {
+		s.report(report{Failed: &startFault{Text: err.Error()}})
+		return
+	}
+	s.report(report{Isolation: isolation, Note: s.note})
+	pid, err := start(o)
+	if err != nil {
+		fault := &startFault{Text: err.Error()}
+		if errno, ok := err.(syscall.Errno); ok {
+			fault.Errno = int(errno)
+		}
+		s.report(report{Failed: fault})
+		return
+	}
+	letGo()
+	s.report(report{Pid: pid})
+	s.watch(h, pid, o.Grace, changed)
+}
+
+// watch follows the program to the end of all its processes.
+func (s *shim) watch(h holder, pid int, grace time.Duration, changed <-chan os.Signal) {
+	requests := make(chan bool)
+	go s.listen(requests)
+	var killAt, again <-chan time.Time
+	ending := false
+	end := func() {
+		if !ending {
+			ending = true
+			h.term()
+			killAt = time.After(grace)
+		}
+	}
+	kill := func() {
+		ending, killAt = true, nil
+		h.kill()
+		again = time.After(10 * time.Millisecond)
+	}
+	for {
+		left, ended := s.reap(pid)
+		if !left {
+			return
+		}
+		if ended {
+			end()
+		}
+		select {
+		case <-changed:
+		case <-killAt:
+			kill()
+		case <-again:
+			kill()
+		case alive := <-requests:
+			if alive {
+				end()
+			} else {
+				kill()
+			}
+		}
+	}
+}
+
+// reap collects every child that has ended. Left is false when there is none
+// any more: whoever loses its parent becomes a child of the shim, so then no
+// descendant is left. Ended says that the program itself was among them.
+func (s *shim) reap(pid int) (left, ended bool) {
+	for {
+		var status syscall.WaitStatus
+		got, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return false, ended
+		case got == 0:
+			return true, ended
+		case got == pid:
+			ended = true
+			e := &ending{Code: status.ExitStatus()}
+			if status.Signaled() {
+				e.Code, e.Signal = -1, signalName(status.Signal())
+			}
+			s.report(report{Ended: e})
+		}
+	}
+}
+
+func signalName(sig syscall.Signal) string {
+	if name := unix.SignalName(sig); name != "" {
+		return name
+	}
+	return fmt.Sprintf("SIG%d", int(sig))
+}
+
+// listen sends true for a request to end and false at the end of the pipe.
+func (s *shim) listen(requests chan<- bool) {
+	b := make([]byte, 1)
+	for {
+		n, err := s.orders.Read(b)
+		if n > 0 && b[0] == requestEnd {
+			requests <- true
+		}
+		if err != nil {
+			requests <- false
+			return
+		}
+	}
+}
+
+// start starts the program in a session of its own, without the shim's files.
+func start(o *order) (pid int, err error) {
+	if os.Geteuid() != 0 {
+		// A program that became another user could not be killed by this one.
+		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	}
+	attr := &syscall.ProcAttr{
+		Dir: o.Dir, Env: o.Env, Files: []uintptr{0, 1, 2},
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
+	}
+	for wait := time.Millisecond; ; wait *= 2 {
+		pid, err = syscall.ForkExec(o.Path, o.Argv, attr)
+		// Another process of the host may, for a moment, still hold the file
+		// of a program that was just written.
+		if err != syscall.ETXTBSY || wait > 500*time.Millisecond {
+			return pid, err
+		}
+		time.Sleep(wait)
+	}
+}
+
+// letGo closes the shim's own ends of the standard three, so that the host
+// sees when the program's are closed.
+func letGo() {
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	for fd := range 3 {
+		_ = unix.Dup3(null, fd, 0)
+	}
+	_ = unix.Close(null)
+}
