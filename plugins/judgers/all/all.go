@@ -1,0 +1,4 @@
+// Package all registers every judger that ships with penstock.
+package all
+
+import _ "github.com/penstock-dev/penstock/plugins/judgers/answer"
