@@ -113,11 +113,14 @@ type Call struct {
 	Status string   `json:"status"`
 	Error  *Problem `json:"error,omitempty"`
 	// HTTPStatus is what the client was answered; 0 if it was gone before.
-	HTTPStatus int       `json:"http_status"`
-	ClientGone bool      `json:"client_gone,omitempty"`
-	Received   time.Time `json:"received"`
-	FirstByte  time.Time `json:"first_byte,omitzero"` // of the upstream's reply
-	Done       time.Time `json:"done"`
+	HTTPStatus int  `json:"http_status"`
+	ClientGone bool `json:"client_gone,omitempty"`
+	// Delivered says that the terminal event went out; Store.SetDelivered
+	// sets it.
+	Delivered bool      `json:"delivered,omitempty"`
+	Received  time.Time `json:"received"`
+	FirstByte time.Time `json:"first_byte,omitzero"` // of the upstream's reply
+	Done      time.Time `json:"done"`
 }
 
 // Warning is a tolerance that the parser used.

@@ -2,44 +2,174 @@ package trace
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// StoreOptions is how a store is opened. Durability is "normal" (the default,
-// survives kill -9) or "fsync" (survives power loss).
+// The durabilities of a store.
+const (
+	Normal = "normal" // survives kill -9 of the process
+	Fsync  = "fsync"  // survives power loss
+)
+
+// StoreOptions is how a store is opened. Durability is Normal unless given.
 type StoreOptions struct {
 	Durability string
 	ReadOnly   bool
 }
 
-// ErrNotFound says that the store has no such record.
-var ErrNotFound = errors.New("not found")
+// Errors that callers tell apart.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrClosed   = errors.New("the store is closed")
+	ErrReadOnly = errors.New("the store is open for reading only")
+)
 
-// Store is the durable store of a run.
-type Store struct{}
-
-// Open opens the store at path, and makes it unless o.ReadOnly.
-func Open(path string, o StoreOptions) (*Store, error) { return nil, errors.New("not yet") }
-
-func (s *Store) PutTasks(ctx context.Context, tasks []Task) error                 { return nil }
-func (s *Store) Tasks(ctx context.Context) ([]Task, error)                        { return nil, nil }
-func (s *Store) PutMeta(ctx context.Context, key string, v []byte) error          { return nil }
-func (s *Store) Meta(ctx context.Context, key string) ([]byte, error)             { return nil, nil }
-func (s *Store) PutSession(ctx context.Context, x *Session) error                 { return nil }
-func (s *Store) Sessions(ctx context.Context, rollout string) ([]*Session, error) { return nil, nil }
-func (s *Store) PutCall(ctx context.Context, c *Call) error                       { return nil }
-func (s *Store) SetDelivered(ctx context.Context, call string) error              { return nil }
-func (s *Store) Calls(ctx context.Context, session string) ([]*Call, error)       { return nil, nil }
-func (s *Store) Call(ctx context.Context, id string) (*Call, error)               { return nil, nil }
-func (s *Store) PutRollout(ctx context.Context, r *Rollout) error                 { return nil }
-func (s *Store) Rollouts(ctx context.Context) ([]*Rollout, error)                 { return nil, nil }
-func (s *Store) Rollout(ctx context.Context, id string) (*Rollout, error)         { return nil, nil }
-func (s *Store) PutStage(ctx context.Context, r *StageResult, ro *Rollout) error  { return nil }
-func (s *Store) Stages(ctx context.Context, rollout string) ([]*StageResult, error) {
-	return nil, nil
+// Store is the durable store of a run: one SQLite file. What a method has
+// written is committed when it returns. Its methods may be called from
+// several goroutines; one process writes at a time, others may read.
+type Store struct {
+	readers *sql.DB
+	writer  *writer // nil when read only
+	codec   *codec
+	index   index
+	stored  recent // blobs known to be committed
 }
-func (s *Store) Select(ctx context.Context, stage, rollout string) error      { return nil }
-func (s *Store) Selected(ctx context.Context, stage string) ([]string, error) { return nil, nil }
 
-// Close commits what is queued and closes the store.
-func (s *Store) Close() error { return nil }
+// Open opens the store at path and, unless o.ReadOnly, makes it if there is
+// none. A store that a newer program wrote is refused.
+func Open(path string, o StoreOptions) (_ *Store, err error) {
+	s := &Store{}
+	defer func() {
+		if err != nil {
+			s.Close()
+			err = fmt.Errorf("open the trace store %s: %w", path, err)
+		}
+	}()
+	if s.codec, err = newCodec(); err != nil {
+		return nil, err
+	}
+	synchronous := "NORMAL"
+	switch o.Durability {
+	case "", Normal:
+	case Fsync:
+		synchronous = "FULL"
+	default:
+		return nil, fmt.Errorf("durability %q is neither %s nor %s", o.Durability, Normal, Fsync)
+	}
+	if o.ReadOnly {
+		if _, err := os.Stat(path); err != nil {
+			return nil, err
+		}
+	} else {
+		if err := create(path); err != nil {
+			return nil, err
+		}
+		if s.writer, err = openWriter(path, synchronous); err != nil {
+			return nil, err
+		}
+	}
+	if s.readers, err = openReaders(path); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// create makes an empty file that only its owner can read; SQLite gives its
+// other files the same mode.
+func create(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// dsn is the address of the database with query parameters.
+func dsn(path string, query url.Values) (string, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return (&url.URL{Scheme: "file", Path: absolute, RawQuery: query.Encode()}).String(), nil
+}
+
+func openReaders(path string) (*sql.DB, error) {
+	name, err := dsn(path, url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)", "query_only(1)"}})
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", name)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(4)
+	version, err := version(context.Background(), db)
+	if err == nil && version < len(migrations) {
+		err = fmt.Errorf("its schema %d is older than this program's %d: open it for writing once, as resume does", version, len(migrations))
+	}
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// Close commits what is queued and closes the store. It may be called twice.
+func (s *Store) Close() error {
+	var errs []error
+	if s.writer != nil {
+		errs = append(errs, s.writer.close())
+	}
+	if s.readers != nil {
+		errs = append(errs, s.readers.Close())
+	}
+	if s.codec != nil {
+		s.codec.close()
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) write(ctx context.Context, f func(*tx) error) error {
+	if s.writer == nil {
+		return ErrReadOnly
+	}
+	return s.writer.do(ctx, f)
+}
+
+// recent is a bounded set of keys.
+type recent struct {
+	mu   sync.Mutex
+	keys map[key]struct{}
+}
+
+// maxRecent keeps the set below a megabyte or two.
+const maxRecent = 1 << 14
+
+func (r *recent) has(k key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.keys[k]
+	return ok
+}
+
+func (r *recent) add(blobs []blob) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.keys == nil || len(r.keys) > maxRecent {
+		r.keys = map[key]struct{}{}
+	}
+	for _, b := range blobs {
+		r.keys[b.key] = struct{}{}
+	}
+}

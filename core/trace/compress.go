@@ -1,0 +1,262 @@
+package trace
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+
+	"github.com/penstock-dev/penstock/sdk/chat"
+)
+
+// The body of a call is a list of sections, each a tag, a length and bytes,
+// compressed together. A section that is not there holds nothing.
+const (
+	secMeta     = 1  // the call as JSON, without all that follows
+	secMessages = 2  // delta of hashes: the messages as received
+	secChat     = 3  // delta of hashes: the messages as rendered
+	secTools    = 4  // hash: the tools as rendered
+	secPrompt   = 5  // delta of bytes
+	secIDs      = 6  // delta of ids: the prompt's
+	secSampled  = 7  // ids
+	secLogprobs = 8  // one float64 for each sampled id
+	secBody     = 9  // bytes
+	secEnvelope = 10 // pieces: inline, hash, inline, ...
+)
+
+// A delta is how many items of the base it begins with, then its own items.
+// The items of the base are its messages, the bytes of its prompt and of the
+// text sampled after it, or the ids of both.
+
+// blob is content that is stored once, under its hash.
+type blob struct {
+	key  key
+	data []byte // packed
+}
+
+// packed is a call ready to be written.
+type packed struct {
+	base  string
+	body  []byte
+	blobs []blob
+	entry *entry
+}
+
+// packer turns one call into its stored form.
+type packer struct {
+	store *Store
+	out   []byte
+	blobs []blob
+	seen  map[key]bool
+}
+
+// packCall encodes c against base, which may be nil.
+func (s *Store) packCall(c *Call, base *entry) (*packed, error) {
+	p := &packer{store: s, seen: map[key]bool{}}
+	e := &entry{call: c.ID, lineage: c.Lineage}
+	from := &entry{}
+	if base != nil {
+		from, e.depth = base, base.depth+1
+	}
+	meta := *c
+	meta.Body, meta.Envelope, meta.Messages = nil, nil, nil
+	meta.Prompt, meta.PromptIDs, meta.SampledIDs, meta.Logprobs = "", nil, nil, nil
+
+	e.messages = p.messages(c.Messages)
+	p.hashes(secMessages, e.messages, from.messages)
+	if c.Chat != nil {
+		rest := *c.Chat
+		rest.Messages, rest.Tools = nil, nil
+		meta.Chat = &rest
+		if err := p.chat(c.Chat, e, from); err != nil {
+			return nil, err
+		}
+	}
+	p.envelope(c.Envelope)
+	p.section(secBody, c.Body)
+	p.prompt(c, e, from)
+	p.section(secSampled, appendIDs(nil, c.SampledIDs))
+	p.section(secLogprobs, appendFloats(nil, c.Logprobs))
+	b, err := encode(&meta)
+	if err != nil {
+		return nil, err
+	}
+	p.section(secMeta, b)
+	out := &packed{body: s.codec.pack(p.out), blobs: p.blobs, entry: e}
+	if base != nil {
+		out.base = base.call
+	}
+	return out, nil
+}
+
+func (p *packer) section(tag byte, b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	p.out = binary.AppendUvarint(append(p.out, tag), uint64(len(b)))
+	p.out = append(p.out, b...)
+}
+
+// blob stores content under k, unless it is known to be there. data is called
+// only if it is needed.
+func (p *packer) blob(k key, data func() ([]byte, error)) error {
+	if p.seen[k] || p.store.stored.has(k) {
+		return nil
+	}
+	b, err := data()
+	if err != nil {
+		return err
+	}
+	p.seen[k] = true
+	p.blobs = append(p.blobs, blob{k, p.store.codec.pack(b)})
+	return nil
+}
+
+// raw stores bytes as they are.
+func (p *packer) raw(b []byte) key {
+	k := key(sha256.Sum256(b))
+	p.blob(k, func() ([]byte, error) { return b, nil }) // never fails
+	return k
+}
+
+func (p *packer) messages(list []json.RawMessage) []key {
+	keys := make([]key, len(list))
+	for i, m := range list {
+		keys[i] = p.raw(m)
+	}
+	return keys
+}
+
+// hashes writes a delta of keys.
+func (p *packer) hashes(tag byte, keys, base []key) {
+	if len(keys) == 0 {
+		return
+	}
+	n := common(keys, base)
+	b := binary.AppendUvarint(nil, uint64(n))
+	for _, k := range keys[n:] {
+		b = append(b, k[:]...)
+	}
+	p.section(tag, b)
+}
+
+// chat writes the messages and the tools of a conversation.
+func (p *packer) chat(c *chat.Conversation, e, from *entry) error {
+	e.chat = make([]key, len(c.Messages))
+	var buf []byte
+	for i := range c.Messages {
+		m := &c.Messages[i]
+		buf = appendMessage(buf[:0], m)
+		e.chat[i] = sha256.Sum256(buf)
+		if err := p.blob(e.chat[i], func() ([]byte, error) { return encode(m) }); err != nil {
+			return err
+		}
+	}
+	p.hashes(secChat, e.chat, from.chat)
+	if len(c.Tools) == 0 {
+		return nil
+	}
+	buf = append(buf[:0], "tools/1"...)
+	for i := range c.Tools {
+		t := &c.Tools[i]
+		buf = appendFields(buf, t.Type, t.Name, t.Description, string(t.Parameters), string(t.Raw))
+	}
+	k := key(sha256.Sum256(buf))
+	p.section(secTools, k[:])
+	return p.blob(k, func() ([]byte, error) {
+		tools := make([]storedTool, len(c.Tools))
+		for i, t := range c.Tools {
+			tools[i] = storedTool{t, t.Raw}
+		}
+		return encode(tools)
+	})
+}
+
+// storedTool is a tool with its definition, which has no place in its JSON.
+type storedTool struct {
+	Tool chat.Tool       `json:"tool"`
+	Raw  json.RawMessage `json:"raw"`
+}
+
+func (p *packer) envelope(envelope []byte) {
+	if len(envelope) == 0 {
+		return
+	}
+	var b []byte
+	for i, piece := range split(envelope) {
+		if i%2 == 1 {
+			k := p.raw(piece)
+			b = append(b, k[:]...)
+		} else {
+			b = append(binary.AppendUvarint(b, uint64(len(piece))), piece...)
+		}
+	}
+	p.section(secEnvelope, b)
+}
+
+// prompt writes the prompt as far as it isn't the base's.
+func (p *packer) prompt(c *Call, e, from *entry) {
+	if c.Prompt != "" {
+		b := []byte(c.Prompt)
+		e.prompt = sum(b, []byte(c.Raw))
+		n := from.prompt.shared(b)
+		p.section(secPrompt, append(binary.AppendUvarint(nil, uint64(n)), b[n:]...))
+	}
+	if len(c.PromptIDs) > 0 {
+		b := idBytes(c.PromptIDs)
+		e.ids = sum(b, idBytes(c.SampledIDs))
+		n := from.ids.shared(b) / 4
+		p.section(secIDs, appendIDs(binary.AppendUvarint(nil, uint64(n)), c.PromptIDs[n:]))
+	}
+}
+
+// appendMessage appends a form of m that no other message has.
+func appendMessage(dst []byte, m *chat.Message) []byte {
+	dst = appendFields(append(dst, "message/1"...), string(m.Role))
+	return appendParts(dst, m.Parts)
+}
+
+func appendParts(dst []byte, parts []chat.Part) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(parts)))
+	for i := range parts {
+		p := &parts[i]
+		dst = appendFields(dst, string(p.Type), p.Text, p.Signature, p.MediaType, p.Data, p.URL, p.ID, p.Name)
+		dst = append(binary.AppendUvarint(dst, uint64(len(p.Arguments))), p.Arguments...)
+		dst = append(dst, flag(p.ArgumentsRaw), flag(p.IsError))
+		dst = appendParts(dst, p.Content)
+	}
+	return dst
+}
+
+func appendFields(dst []byte, fields ...string) []byte {
+	for _, s := range fields {
+		dst = append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+	}
+	return dst
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// appendIDs appends ids, each as its difference from zero: ids are small.
+func appendIDs(dst []byte, ids []int32) []byte {
+	for _, id := range ids {
+		dst = binary.AppendVarint(dst, int64(id))
+	}
+	return dst
+}
+
+// appendFloats appends the first bytes of all numbers, then all second bytes
+// and so on: those compress, as the numbers themselves don't.
+func appendFloats(dst []byte, f []float64) []byte {
+	for shift := 56; shift >= 0; shift -= 8 {
+		for _, v := range f {
+			dst = append(dst, byte(math.Float64bits(v)>>shift))
+		}
+	}
+	return dst
+}
