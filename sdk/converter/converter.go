@@ -78,6 +78,19 @@ type Output interface {
 	Create(ending string) (io.WriteCloser, error)
 }
 
+// Refuser is an Output whose host wants to know of the rows that a converter
+// leaves out.
+type Refuser interface {
+	Refuse(row *Row, why []string)
+}
+
+// Refuse tells the host of out that row is left out, if it wants to know.
+func Refuse(out Output, row *Row, why []string) {
+	if r, ok := out.(Refuser); ok {
+		r.Refuse(row, why)
+	}
+}
+
 // Converter writes rows. The rows come in task and sample order; an error
 // from the sequence must be returned.
 type Converter interface {

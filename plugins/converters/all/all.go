@@ -1,0 +1,4 @@
+// Package all registers every converter that ships with penstock.
+package all
+
+import _ "github.com/penstock-dev/penstock/plugins/converters/rows"
