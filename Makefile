@@ -1,0 +1,68 @@
+# penstock: set-up and checks. `make help` lists the targets.
+
+CLAUDE_CODE  := 2.1.332
+STATICCHECK  := v0.8.2
+
+# Everything that is fetched or built outside the Go caches goes here.
+CACHE        ?= $(CURDIR)/.cache
+BIN          := $(CURDIR)/bin/penstock
+CLAUDE       := $(CACHE)/npm/node_modules/.bin/claude
+FUZZTIME     ?= 3s
+
+export PENSTOCK_CACHE ?= $(CACHE)/penstock
+
+.PHONY: help demo demo-claude test bench soak build fmt lint deps plugins clean fuzz
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+
+demo: build ## run the calculator pipeline: an agent, a gateway, judges, rows; no network
+	@echo "== build the pipeline's own plugins"
+	@$(BIN) validate examples/calculator/pipeline.yaml
+	@echo "== run it"
+	@$(BIN) run examples/calculator/pipeline.yaml
+
+demo-claude: build $(CLAUDE) ## the same pipeline with the real Claude Code, from npm
+	@$(BIN) validate examples/calculator/pipeline.yaml
+	@$(BIN) run examples/calculator/pipeline.yaml \
+		--set stages.solve.uses=invoker/claude-code \
+		--set stages.solve.with.command=$(CLAUDE)
+
+build: ## build bin/penstock
+	@mkdir -p bin
+	@go build -trimpath -o $(BIN) .
+
+$(CLAUDE):
+	@command -v npm >/dev/null || { echo "make: npm is needed for Claude Code (Node 18 or newer)"; exit 1; }
+	@mkdir -p $(CACHE)/npm
+	@cp .ci/npm/package.json $(CACHE)/npm/
+	@echo "== install @anthropic-ai/claude-code@$(CLAUDE_CODE) into $(CACHE)/npm"
+	@npm install --prefix $(CACHE)/npm --no-audit --no-fund --no-package-lock --loglevel=error
+
+deps: $(CLAUDE) ## fetch what the tests use beside Go modules, pinned, into .cache
+	@go mod download
+
+test: build lint ## everything that CI runs
+	@go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -fuzztime $(FUZZTIME)
+
+soak: build ## the long forms of the tests: kills, load, fuzzing by minutes
+	@PENSTOCK_SOAK=1 go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -fuzztime 60s -timeout 60m
+
+bench: ## benchmarks, each beside a baseline of the same run
+	@go test -run '^$$' -bench . -benchmem $$(go list ./sdk/... ./core/...)
+
+lint: ## gofmt, go vet, staticcheck
+	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'd:"; echo "$$bad"; exit 1; }
+	@go vet ./...
+	@go run honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK) ./...
+
+fmt: ## format all Go files
+	@gofmt -w $$(git ls-files '*.go')
+
+plugins: ## build the built-in plugins as processes, into bin/plugins
+	@mkdir -p bin/plugins
+	@for kind in judgers invokers converters; do [ ! -f plugins/$$kind/main.go ] || go build -trimpath -o bin/plugins/$$kind ./plugins/$$kind || exit 1; done
+	@[ ! -f hooks/main.go ] || go build -trimpath -o bin/plugins/hooks ./hooks
+
+clean: ## remove what was built and cached
+	@rm -rf bin .cache

@@ -1,0 +1,85 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/penstock-dev/penstock/sdk/chat"
+)
+
+// FileVersion is the version of run.json.
+const FileVersion = 1
+
+// File is run.json: all that describes the run beside its records. Resume
+// reads it and the database, and nothing else.
+type File struct {
+	Version  int    `json:"version"`
+	Run      string `json:"run"`
+	Penstock string `json:"penstock"`
+	// Pipeline is the pipeline file: where it was, its bytes and what the
+	// command line set in it.
+	Pipeline Source          `json:"pipeline"`
+	Resolved json.RawMessage `json:"resolved,omitempty"` // secrets stay references
+	// Files are hashes of what the run depends on beside the pipeline file, by
+	// path: model scripts, format files. Plugins are hashes by kind/name.
+	Files   map[string]string `json:"files,omitempty"`
+	Plugins map[string]string `json:"plugins,omitempty"`
+	// Isolation says how agent processes are kept together: pidns or walk.
+	Isolation string    `json:"isolation,omitempty"`
+	Started   time.Time `json:"started"`
+	Ended     time.Time `json:"ended,omitzero"`
+	Resumed   int       `json:"resumed,omitempty"`
+	Status    string    `json:"status"`
+	Totals    *Totals   `json:"totals,omitempty"`
+}
+
+// Source is a pipeline file as it was read.
+type Source struct {
+	Path   string   `json:"path"`
+	SHA256 string   `json:"sha256"`
+	Text   string   `json:"text"`
+	Set    []string `json:"set,omitempty"`
+	// Samples overrides the file's samples; 0 leaves them.
+	Samples int `json:"samples,omitempty"`
+}
+
+// Totals sums up a run.
+type Totals struct {
+	Rollouts   int            `json:"rollouts"`
+	Status     map[string]int `json:"status"`
+	Rewarded   int            `json:"rewarded"`
+	RewardMean *float64       `json:"reward_mean"`
+	Usage      chat.Usage     `json:"usage"`
+	Calls      int            `json:"calls"`
+	Rows       map[string]int `json:"rows,omitempty"` // by converter stage
+	Forks      map[string]int `json:"forks,omitempty"`
+	Seconds    float64        `json:"seconds"`
+}
+
+// ReadFile reads run.json.
+func (f *Folder) ReadFile() (*File, error) {
+	b, err := os.ReadFile(f.Path("run.json"))
+	if err != nil {
+		return nil, fmt.Errorf("read run file: %w", err)
+	}
+	var d File
+	if err := json.Unmarshal(b, &d); err != nil {
+		return nil, fmt.Errorf("read run file %s: %w", f.Path("run.json"), err)
+	}
+	if d.Version != FileVersion {
+		return nil, fmt.Errorf("read run file %s: it has version %d, this penstock reads version %d", f.Path("run.json"), d.Version, FileVersion)
+	}
+	return &d, nil
+}
+
+// WriteFile writes run.json.
+func (f *Folder) WriteFile(d *File) error {
+	return Replace(f.Path("run.json"), func(w *os.File) error {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(d)
+	})
+}

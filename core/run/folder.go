@@ -1,0 +1,190 @@
+// Package run is the run folder on disk: its layout, its lock, the file that
+// describes the run, and the log of events. Nothing is read back from the log;
+// the database under trace/ is the only truth.
+//
+// What never enters: how rollouts are run, and what is in the database.
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// Folder is an open, locked run folder. The lock dies with the process.
+type Folder struct {
+	Dir string // absolute
+	ID  string // r-<ULID>
+
+	lock *os.File
+}
+
+// NewID returns a fresh id with the given prefix letter, such as r-<ULID>.
+func NewID(prefix string) string { return prefix + "-" + ulid.Make().String() }
+
+// ErrInUse is wrapped by the error for a folder that another process holds.
+var ErrInUse = errors.New("run folder is in use")
+
+// Create makes the folder of a new run. With an empty dir it is
+// ./runs/<run id>, and runs/latest then links to it. A dir that is given must
+// be new or empty.
+func Create(dir string) (*Folder, error) {
+	f := &Folder{ID: NewID("r"), Dir: dir}
+	link := ""
+	if dir == "" {
+		f.Dir = filepath.Join("runs", f.ID)
+		link = filepath.Join("runs", "latest")
+	}
+	abs, err := filepath.Abs(f.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("create run folder: %w", err)
+	}
+	f.Dir = abs
+	entries, err := os.ReadDir(f.Dir)
+	if err == nil && len(entries) > 0 {
+		return nil, fmt.Errorf("create run folder: %s is not empty; choose another with --out, or go on with it: penstock resume %s", f.Dir, dir)
+	}
+	for _, sub := range []string{"", "trace", "artifacts", "work"} {
+		if err := os.MkdirAll(filepath.Join(f.Dir, sub), 0o700); err != nil {
+			return nil, fmt.Errorf("create run folder: %w", err)
+		}
+	}
+	if err := f.acquire(); err != nil {
+		return nil, err
+	}
+	if link != "" {
+		if err := relink(link, f.ID); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// relink points a symbolic link at a new target in one step.
+func relink(link, target string) error {
+	temp := link + "." + target
+	if err := os.Symlink(target, temp); err != nil {
+		return fmt.Errorf("link %s: %w", link, err)
+	}
+	if err := os.Rename(temp, link); err != nil {
+		os.Remove(temp)
+		return fmt.Errorf("link %s: %w", link, err)
+	}
+	return nil
+}
+
+// Open locks the folder of an earlier run.
+func Open(dir string) (*Folder, error) {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open run folder: %w", err)
+	}
+	f := &Folder{Dir: abs}
+	d, err := f.ReadFile()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("open run folder: %s has no run.json, so it is no run folder", dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.ID = d.Run
+	return f, f.acquire()
+}
+
+func (f *Folder) acquire() error {
+	l, err := os.OpenFile(filepath.Join(f.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("lock run folder: %w", err)
+	}
+	if err := syscall.Flock(int(l.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder, _ := os.ReadFile(l.Name())
+		l.Close()
+		return fmt.Errorf("%w: %s is held by process %s", ErrInUse, f.Dir, strings.TrimSpace(string(holder)))
+	}
+	f.lock = l
+	if err := l.Truncate(0); err == nil {
+		fmt.Fprintf(l, "%d\n", os.Getpid())
+	}
+	return nil
+}
+
+// Close gives the lock back.
+func (f *Folder) Close() error {
+	if f.lock == nil {
+		return nil
+	}
+	err := f.lock.Close()
+	f.lock = nil
+	return err
+}
+
+// Path joins names to the folder's path.
+func (f *Folder) Path(names ...string) string {
+	return filepath.Join(append([]string{f.Dir}, names...)...)
+}
+
+// Database is the path of the run's store.
+func (f *Folder) Database() string { return f.Path("trace", "penstock.db") }
+
+// Artifacts makes and returns the folder artifacts/<rollout>/<stage>/<round>.<try>.
+func (f *Folder) Artifacts(rollout, stage string, round, try int) (string, error) {
+	dir := f.Path("artifacts", Escape(rollout), Escape(stage), fmt.Sprintf("%d.%d", round, try))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make artifacts folder: %w", err)
+	}
+	return dir, nil
+}
+
+// Work is the folder of a rollout's workspace, home and snapshots.
+func (f *Folder) Work(rollout string) string { return f.Path("work", Escape(rollout)) }
+
+// Escape makes a file name of an id: every byte outside [A-Za-z0-9._~-] is
+// percent-encoded, and so are names of dots alone.
+func Escape(id string) string {
+	const safe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~-"
+	if strings.Trim(id, ".") == "" {
+		return strings.ReplaceAll(id, ".", "%2E")
+	}
+	var b strings.Builder
+	for i := range len(id) {
+		if strings.IndexByte(safe, id[i]) >= 0 {
+			b.WriteByte(id[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", id[i])
+		}
+	}
+	return b.String()
+}
+
+// Replace writes a file as a whole: a temporary one is filled by write and
+// takes the name only when all is on disk.
+func Replace(path string, write func(*os.File) error) error {
+	t, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer os.Remove(t.Name())
+	err = write(t)
+	if err == nil {
+		err = t.Sync()
+	}
+	if e := t.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(t.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
