@@ -63,7 +63,7 @@ func readBlock(v rawjson.Value) (b block, kind string, err error) {
 
 // field is the text of a field that must be there.
 func field(v rawjson.Value, name string) (string, error) {
-	if v == nil {
+	if v.Absent() {
 		return "", rawjson.In(name, errRequired)
 	}
 	s, err := v.Str()
@@ -116,7 +116,7 @@ func (m *messages) addTurn(role chat.Role, content rawjson.Value) error {
 	case '"':
 		parts = []chat.Part{{Type: chat.Text, Text: content.Text()}}
 	case '[':
-		parts = make([]chat.Part, 0, content.Len())
+		parts = []chat.Part{}
 	case 0, 'n':
 		return rawjson.In("content", errRequired)
 	default:
@@ -269,7 +269,7 @@ func decodeInput(input rawjson.Value) (args json.RawMessage, raw bool) {
 	case 0:
 		return json.RawMessage(`{}`), false
 	case '"':
-		return json.RawMessage(input), true
+		return json.RawMessage(input.Raw()), true
 	case '{':
 		kept := input.Get(unparsedKey).Get("raw")
 		if kept.Kind() != '"' {
@@ -281,16 +281,13 @@ func decodeInput(input rawjson.Value) (args json.RawMessage, raw bool) {
 		}
 		return sse.AppendString(nil, text), true
 	}
-	return json.RawMessage(input), false
+	return json.RawMessage(input.Raw()), false
 }
 
 // isScalar reports whether text is a JSON number or boolean.
 func isScalar(text []byte) bool {
-	if rawjson.Check(text, 1) != nil {
-		return false
-	}
-	k := rawjson.Of(text).Kind()
-	return k == '0' || k == 't'
+	v, err := rawjson.Parse(text, 1)
+	return err == nil && (v.Kind() == '0' || v.Kind() == 't')
 }
 
 func (m *messages) result(b block) (p chat.Part, err error) {
@@ -309,7 +306,7 @@ func (m *messages) result(b block) (p chat.Part, err error) {
 	case '"':
 		p.Content = []chat.Part{{Type: chat.Text, Text: b.content.Text()}}
 	case '[':
-		p.Content = make([]chat.Part, 0, b.content.Len())
+		p.Content = []chat.Part{}
 		for i, v := range b.content.Items() {
 			c, err := m.resultContent(v)
 			if err != nil {
@@ -349,7 +346,7 @@ func textParts(v rawjson.Value) ([]chat.Part, error) {
 	default:
 		return nil, rawjson.Errorf("must be a string or a list of text blocks")
 	}
-	parts := make([]chat.Part, 0, v.Len())
+	parts := []chat.Part{}
 	for i, item := range v.Items() {
 		b, kind, err := readBlock(item)
 		if err == nil && kind != "text" {

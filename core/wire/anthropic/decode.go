@@ -25,10 +25,10 @@ var passing = map[string]bool{
 
 // decode reads a body. A request to count tokens needs no max_tokens.
 func decode(body []byte, count bool) (*wire.Request, error) {
-	if err := rawjson.Check(body, maxDepth); err != nil {
+	top, err := rawjson.Parse(body, maxDepth)
+	if err != nil {
 		return nil, wire.Errorf(wire.Invalid, "The request body is not valid JSON: %v", err)
 	}
-	top := rawjson.Of(body)
 	if top.Kind() != '{' {
 		return nil, wire.Errorf(wire.Invalid, "The request body must be a JSON object")
 	}
@@ -44,7 +44,7 @@ func decode(body []byte, count bool) (*wire.Request, error) {
 	if err := f.fill(out, count); err != nil {
 		return nil, &wire.Error{Kind: wire.Invalid, Message: err.Error()}
 	}
-	out.Envelope = top.With("messages", "[]")
+	out.Envelope = top.Replace(f.messages, "[]")
 	return out, nil
 }
 
@@ -181,7 +181,7 @@ func (f *request) think(out *wire.Request) error {
 // conversation maps system, messages and tools; the messages come first,
 // because they say which deferred tools are loaded.
 func (f *request) conversation(out *wire.Request) error {
-	m := messages{out: make([]chat.Message, 0, f.messages.Len()+4)}
+	m := messages{out: make([]chat.Message, 0, 16)}
 	if f.system.Given() {
 		parts, err := textParts(f.system)
 		if err != nil {
@@ -191,14 +191,14 @@ func (f *request) conversation(out *wire.Request) error {
 			m.out = append(m.out, chat.Message{Role: chat.System, Parts: parts})
 		}
 	}
-	if f.messages == nil {
+	if f.messages.Absent() {
 		return rawjson.In("messages", errRequired)
 	}
 	if f.messages.Kind() != '[' {
 		return rawjson.In("messages", rawjson.Errorf("must be a list"))
 	}
 	for i, raw := range f.messages.Items() {
-		out.Messages = append(out.Messages, json.RawMessage(raw))
+		out.Messages = append(out.Messages, json.RawMessage(raw.Raw()))
 		if err := m.add(raw); err != nil {
 			return rawjson.In(rawjson.Index("messages", i), err)
 		}

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -245,7 +246,7 @@ func appendResult(b []byte, p chat.Part) (_ []byte, err error) {
 }
 
 // appendTools appends tools and the choice among them. A tool that came in
-// this dialect goes out as it came.
+// this dialect and wasn't changed goes out as it came.
 func appendTools(b []byte, tools []chat.Tool, c *chat.Choice) ([]byte, error) {
 	if tools != nil {
 		b = append(b, `,"tools":[`...)
@@ -253,18 +254,14 @@ func appendTools(b []byte, tools []chat.Tool, c *chat.Choice) ([]byte, error) {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			if rawjson.Of(t.Raw).Get("input_schema") != nil {
+			switch {
+			case unchanged(t):
 				b = append(b, t.Raw...)
-				continue
+			case t.Type != "":
+				return nil, fmt.Errorf("write tools[%d]: a tool of type %q has no form here", i, t.Type)
+			default:
+				b = appendTool(b, t)
 			}
-			if t.Type != "" {
-				if rawjson.Of(t.Raw).Get("name").Kind() != '"' {
-					return nil, fmt.Errorf("write tools[%d]: a tool of type %q has no form here", i, t.Type)
-				}
-				b = append(b, t.Raw...)
-				continue
-			}
-			b = appendTool(b, t)
 		}
 		b = append(b, ']')
 	}
@@ -301,4 +298,14 @@ func appendTool(b []byte, t chat.Tool) []byte {
 		return append(b, `{"type":"object","properties":{}}}`...)
 	}
 	return append(append(b, t.Parameters...), '}')
+}
+
+// unchanged reports whether the definition as the client wrote it is one of
+// this dialect and still says what the tool says.
+func unchanged(t chat.Tool) bool {
+	raw := rawjson.Of(t.Raw)
+	if raw.Get("name").Text() != t.Name || raw.Get("description").Text() != t.Description {
+		return false
+	}
+	return t.Type != "" || t.Parameters != nil && bytes.Equal(raw.Get("input_schema").Raw(), t.Parameters)
 }

@@ -79,25 +79,22 @@ func appendBlock(b []byte, p chat.Part) []byte {
 // null are {}; what isn't an object or a list is wrapped (see the package),
 // text that isn't JSON too.
 func appendInput(b []byte, args []byte) []byte {
-	v := rawjson.Of(args)
-	if len(v) == 0 {
-		return append(b, `{}`...)
+	if !utf8.Valid(args) {
+		args = []byte(sse.Clean(string(args)))
 	}
-	if !utf8.Valid(v) {
-		v = rawjson.Value(sse.Clean(string(v)))
-	}
-	if rawjson.Check(v, maxDepth) != nil {
-		return appendUnparsed(b, string(v))
+	v, err := rawjson.Parse(args, maxDepth)
+	if err != nil && !rawjson.Of(args).Absent() {
+		return appendUnparsed(b, string(args))
 	}
 	switch v.Kind() {
-	case 'n':
+	case 0, 'n':
 		return append(b, `{}`...)
 	case '{', '[':
-		return append(b, v...)
+		return append(b, v.Raw()...)
 	case '"':
 		return appendUnparsed(b, v.Text())
 	default:
-		return appendUnparsed(b, string(v))
+		return appendUnparsed(b, string(v.Raw()))
 	}
 }
 

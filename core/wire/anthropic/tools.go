@@ -16,7 +16,7 @@ func decodeTools(v rawjson.Value, loaded map[string]bool, choice *chat.Choice) (
 	if v.Kind() != '[' {
 		return nil, rawjson.In("tools", rawjson.Errorf("must be a list"))
 	}
-	tools := make([]chat.Tool, 0, v.Len())
+	tools := []chat.Tool{}
 	for i, item := range v.Items() {
 		t, deferred, err := decodeTool(item)
 		if err != nil {
@@ -34,7 +34,7 @@ func decodeTool(v rawjson.Value) (t chat.Tool, deferred bool, err error) {
 	if v.Kind() != '{' {
 		return t, false, rawjson.Errorf("must be an object")
 	}
-	t.Raw = json.RawMessage(v)
+	t.Raw = json.RawMessage(v.Raw())
 	var typ, name, description, schema, deferring rawjson.Value
 	for n, f := range v.Fields() {
 		switch string(n) {
@@ -70,7 +70,7 @@ func decodeTool(v rawjson.Value) (t chat.Tool, deferred bool, err error) {
 		if schema.Kind() != '{' {
 			return t, false, rawjson.In("input_schema", rawjson.Errorf("must be an object"))
 		}
-		t.Parameters = json.RawMessage(schema)
+		t.Parameters = json.RawMessage(schema.Raw())
 	}
 	if deferring.Given() {
 		if deferred, err = deferring.Bool(); err != nil {

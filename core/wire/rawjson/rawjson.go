@@ -18,25 +18,32 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Check reports whether b is exactly one JSON value: in valid UTF-8, without
-// repeated names in an object, and nested at most depth levels. An escape of
-// half a surrogate pair is let through, because clients cut strings there; it
-// reads as U+FFFD.
-func Check(b []byte, depth int) error {
+// Parse checks that b is exactly one JSON value and returns it: in valid
+// UTF-8, without repeated names in an object, and nested at most depth levels.
+// An escape of half a surrogate pair is let through, because clients cut
+// strings there; it reads as U+FFFD. The value keeps b.
+func Parse(b []byte, depth int) (Value, error) {
 	if !utf8.Valid(b) {
-		return errors.New("not valid UTF-8")
+		return Value{}, errors.New("not valid UTF-8")
 	}
-	if deepest(b, depth) > depth {
-		return fmt.Errorf("nested more than %d levels deep", depth)
+	v := Of(b)
+	if !v.d.index(depth) {
+		return Value{}, fmt.Errorf("nested more than %d levels deep", depth)
 	}
 	d := jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowInvalidUTF8(true))
 	if _, err := d.ReadValue(); err != nil {
-		return syntaxError(err)
+		return Value{}, syntaxError(err)
 	}
 	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("more text after the value, at byte %d", d.InputOffset())
+		return Value{}, fmt.Errorf("more text after the value, at byte %d", d.InputOffset())
 	}
-	return nil
+	return v, nil
+}
+
+// Check is Parse for callers that need no value.
+func Check(b []byte, depth int) error {
+	_, err := Parse(b, depth)
+	return err
 }
 
 // syntaxError says what is wrong and where, without the decoder's own prefix.
@@ -58,48 +65,53 @@ func syntaxError(err error) error {
 	return fmt.Errorf("%w at byte %d", cause, s.ByteOffset)
 }
 
-// deepest is how deep b is nested; it stops counting above limit.
-func deepest(b []byte, limit int) int {
-	depth, most := 0, 0
-	for i := 0; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			i = stringEnd(b, i) - 1
-		case '{', '[':
-			if depth++; depth > most {
-				if most = depth; most > limit {
-					return most
-				}
-			}
-		case '}', ']':
-			depth--
-		}
-	}
-	return most
+// Value is one JSON value that was checked, without space around it. The zero
+// Value is absent.
+type Value struct {
+	d          *document
+	start, end int
 }
 
-// Value is one JSON value that was checked, without space around it. A nil
-// Value is absent.
-type Value []byte
+// Of is the value in b, which must be valid JSON; other text is read as far
+// as it makes sense.
+func Of(b []byte) Value {
+	start := skipSpace(b, 0)
+	end := len(b)
+	for end > start && isSpace(b[end-1]) {
+		end--
+	}
+	if start == end {
+		return Value{d: &document{}}
+	}
+	return Value{d: &document{text: b}, start: start, end: end}
+}
 
-// Of is the value in b, which must have passed Check.
-func Of(b []byte) Value { return Value(bytes.TrimSpace(b)) }
+// Raw is the value's bytes, nil when it is absent.
+func (v Value) Raw() []byte {
+	if v.start == v.end {
+		return nil
+	}
+	return v.d.text[v.start:v.end:v.end]
+}
 
 // Kind is '{', '[', '"', '0' for a number, 't' for true or false, 'n' for
 // null, and 0 when v is absent.
 func (v Value) Kind() byte {
-	if len(v) == 0 {
+	if v.start == v.end {
 		return 0
 	}
-	switch v[0] {
+	switch c := v.d.text[v.start]; c {
 	case '{', '[', '"', 'n':
-		return v[0]
+		return c
 	case 't', 'f':
 		return 't'
 	default:
 		return '0'
 	}
 }
+
+// Absent reports whether v isn't there at all.
+func (v Value) Absent() bool { return v.start == v.end }
 
 // Given reports whether v is there and isn't null.
 func (v Value) Given() bool { k := v.Kind(); return k != 0 && k != 'n' }
@@ -125,27 +137,25 @@ func (v Value) kindName() string {
 }
 
 // Fields gives the names and values of an object in order, and nothing for
-// another kind of value. A name without escapes is a slice of v.
+// another kind of value. A name without escapes is a slice of the text.
 func (v Value) Fields() iter.Seq2[[]byte, Value] {
 	return func(yield func([]byte, Value) bool) {
 		if v.Kind() != '{' {
 			return
 		}
-		for i := skipSpace(v, 1); i < len(v) && v[i] == '"'; {
-			end := stringEnd(v, i)
-			name := v[i+1 : end-1]
+		b := v.d.text[:v.end]
+		for i := skipSpace(b, v.start+1); i < v.end && b[i] == '"'; {
+			end := v.d.valueEnd(i, v.end)
+			name := b[i+1 : max(end-1, i+1)]
 			if bytes.IndexByte(name, '\\') >= 0 {
-				name, _ = jsontext.AppendUnquote(nil, v[i:end])
+				name, _ = jsontext.AppendUnquote(nil, b[i:end])
 			}
-			start := skipSpace(v, skipSpace(v, end)+1)
-			end = valueEnd(v, start)
-			if start >= end || !yield(name, v[start:end]) {
+			start := skipSpace(b, skipSpace(b, end)+1)
+			end = v.d.valueEnd(start, v.end)
+			if start >= end || !yield(name, Value{v.d, start, end}) {
 				return
 			}
-			i = skipSpace(v, end)
-			if i < len(v) && v[i] == ',' {
-				i = skipSpace(v, i+1)
-			}
+			i = afterComma(b, end)
 		}
 	}
 }
@@ -157,29 +167,15 @@ func (v Value) Items() iter.Seq2[int, Value] {
 			return
 		}
 		n := 0
-		for i := skipSpace(v, 1); i < len(v) && v[i] != ']'; n++ {
-			end := valueEnd(v, i)
-			if end <= i || !yield(n, v[i:end]) {
+		b := v.d.text[:v.end]
+		for i := skipSpace(b, v.start+1); i < v.end && b[i] != ']'; n++ {
+			end := v.d.valueEnd(i, v.end)
+			if end <= i || !yield(n, Value{v.d, i, end}) {
 				return
 			}
-			i = skipSpace(v, end)
-			if i < len(v) && v[i] == ',' {
-				i = skipSpace(v, i+1)
-			}
+			i = afterComma(b, end)
 		}
 	}
-}
-
-// Len is the number of items of a list or fields of an object.
-func (v Value) Len() int {
-	n := 0
-	for range v.Items() {
-		n++
-	}
-	for range v.Fields() {
-		n++
-	}
-	return n
 }
 
 // Get is the field name of an object, absent where there is none.
@@ -189,32 +185,31 @@ func (v Value) Get(name string) Value {
 			return f
 		}
 	}
-	return nil
+	return Value{}
 }
 
-// With is a copy of the object v in which the value of field name is
-// replaced; everything else keeps its bytes.
-func (v Value) With(name, value string) []byte {
-	old := v.Get(name)
-	if old == nil {
-		return bytes.Clone(v)
+// Replace is a copy of v's bytes in which old, a value inside v, is replaced;
+// everything else stays. An absent old replaces nothing.
+func (v Value) Replace(old Value, with string) []byte {
+	if old.Absent() {
+		return bytes.Clone(v.Raw())
 	}
-	at := cap(v) - cap(old)
-	out := make([]byte, 0, len(v)-len(old)+len(value))
-	out = append(out, v[:at]...)
-	out = append(out, value...)
-	return append(out, v[at+len(old):]...)
+	out := make([]byte, 0, v.end-v.start-(old.end-old.start)+len(with))
+	out = append(out, v.d.text[v.start:old.start]...)
+	out = append(out, with...)
+	return append(out, v.d.text[old.end:v.end]...)
 }
 
 // Text is the text of a string, and "" for another kind of value.
 func (v Value) Text() string {
-	if v.Kind() != '"' || len(v) < 2 {
+	if v.Kind() != '"' || v.end-v.start < 2 {
 		return ""
 	}
-	if bytes.IndexByte(v, '\\') < 0 {
-		return string(v[1 : len(v)-1])
+	b := v.Raw()
+	if bytes.IndexByte(b, '\\') < 0 {
+		return string(b[1 : len(b)-1])
 	}
-	text, _ := jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
+	text, _ := jsontext.AppendUnquote(make([]byte, 0, len(b)), b)
 	return string(text)
 }
 
@@ -231,7 +226,7 @@ func (v Value) Bool() (bool, error) {
 	if v.Kind() != 't' {
 		return false, v.wrong("a boolean")
 	}
-	return v[0] == 't', nil
+	return v.d.text[v.start] == 't', nil
 }
 
 // Float is a number; another kind is an error.
@@ -239,9 +234,9 @@ func (v Value) Float() (float64, error) {
 	if v.Kind() != '0' {
 		return 0, v.wrong("a number")
 	}
-	f, err := strconv.ParseFloat(string(v), 64)
+	f, err := strconv.ParseFloat(string(v.Raw()), 64)
 	if err != nil {
-		return 0, Errorf("%s is out of range", v)
+		return 0, Errorf("%s is out of range", v.Raw())
 	}
 	return f, nil
 }
@@ -249,7 +244,7 @@ func (v Value) Float() (float64, error) {
 // Int is a whole number, also one written as 1e3 or 8.0; another value is an
 // error.
 func (v Value) Int() (int64, error) {
-	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+	if n, err := strconv.ParseInt(string(v.Raw()), 10, 64); err == nil {
 		return n, nil
 	}
 	f, err := v.Float()
@@ -257,7 +252,7 @@ func (v Value) Int() (int64, error) {
 		return 0, v.wrong("a whole number")
 	}
 	if f != math.Trunc(f) || math.Abs(f) > 1<<53 {
-		return 0, Errorf("must be a whole number, not %s", v)
+		return 0, Errorf("must be a whole number, not %s", v.Raw())
 	}
 	return int64(f), nil
 }
@@ -280,63 +275,4 @@ func (v Value) Strings() ([]string, error) {
 
 func (v Value) wrong(want string) error {
 	return Errorf("must be %s, not %s", want, v.kindName())
-}
-
-func skipSpace(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// stringEnd is the index after the string that starts at b[i].
-func stringEnd(b []byte, i int) int {
-	for j := i + 1; j < len(b); {
-		n := bytes.IndexByte(b[j:], '"')
-		if n < 0 {
-			break
-		}
-		j += n
-		escapes := 0
-		for b[j-1-escapes] == '\\' {
-			escapes++
-		}
-		j++
-		if escapes%2 == 0 {
-			return j
-		}
-	}
-	return len(b)
-}
-
-// valueEnd is the index after the value that starts at b[i].
-func valueEnd(b []byte, i int) int {
-	if i >= len(b) {
-		return len(b)
-	}
-	switch b[i] {
-	case '"':
-		return stringEnd(b, i)
-	case '{', '[':
-		for depth := 0; i < len(b); i++ {
-			switch b[i] {
-			case '"':
-				i = stringEnd(b, i) - 1
-			case '{', '[':
-				depth++
-			case '}', ']':
-				if depth--; depth == 0 {
-					return i + 1
-				}
-			}
-		}
-		return len(b)
-	}
-	for ; i < len(b); i++ {
-		switch b[i] {
-		case ',', ']', '}', ' ', '\n', '\t', '\r':
-			return i
-		}
-	}
-	return i
 }
