@@ -91,7 +91,7 @@ func (s *Session) record(in *inbound, seq int) *trace.Call {
 		Dialect: in.dialect.Name(), Method: in.r.Method, Path: in.path,
 		Headers:    headersToKeep(in.r.Header, in.tokens),
 		ModelEntry: m.Entry, ModelServed: m.Name, Engine: m.Upstream.Kind(),
-		Format: m.FormatName, Capture: m.Capture,
+		Format: m.FormatName, Template: m.FormatHash, Capture: m.Capture,
 		Received: time.Now(),
 	}
 	if q := queryToKeep(in.r.URL.Query()); q != "" {

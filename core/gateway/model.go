@@ -29,6 +29,7 @@ type Model struct {
 	Name       string // the name at the upstream
 	Format     format.Format
 	FormatName string
+	FormatHash string          // of what decides how the format renders, for records
 	Tokenizer  token.Tokenizer // needed by capture exact
 	Upstream   upstream.Upstream
 	Capture    string

@@ -149,7 +149,7 @@ func (b *builder) begin(c *trace.Call) *chained {
 		Attempt: s.Attempt, Session: s.ID, Stage: s.Stage, ModelEntry: c.ModelEntry,
 		Lineage: c.Lineage, LineageKind: string(c.Kind),
 		Reward: r.Reward, Components: r.Components, Status: r.Status, ExitStatus: r.ExitStatus,
-		Model: c.ModelServed, Engine: c.Engine, Format: c.Format, TokenizerHash: c.Tokenizer,
+		Model: c.ModelServed, Engine: c.Engine, Format: c.Format, TokenizerHash: c.Tokenizer, TemplateHash: c.Template,
 		Requested: c.Requested, Effective: c.Effective,
 	}}
 	if p := b.of[c.Parent]; p != nil {

@@ -76,6 +76,7 @@ type Call struct {
 	ModelServed string        `json:"model_served"`
 	Engine      string        `json:"engine"`
 	Format      string        `json:"format"`
+	Template    string        `json:"template,omitempty"` // hash of what renders
 	Capture     string        `json:"capture"`
 	Tokenizer   string        `json:"tokenizer,omitempty"` // its hash
 	Requested   chat.Sampling `json:"requested"`
