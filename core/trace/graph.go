@@ -133,7 +133,6 @@ func (g *Graph) Link(c *chat.Conversation) *Link {
 	newest := g.classify(l, w, parent, at)
 	if parent != nil && parent.tools == w.tools {
 		l.parent, l.Message, l.Base = parent, at.message, parent.call
-		l.Parent = parent.export()
 	} else if newest != nil {
 		l.Base = newest.call
 	}
@@ -141,6 +140,9 @@ func (g *Graph) Link(c *chat.Conversation) *Link {
 		g.forks[l.Class]++
 	}
 	g.place(l, newest)
+	if l.parent != nil {
+		l.Parent = l.parent.export()
+	}
 	return l
 }
 
