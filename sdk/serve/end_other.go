@@ -1,0 +1,7 @@
+//go:build !unix && !wasip1
+
+package serve
+
+import "os"
+
+func endProcess() { os.Exit(0) }
