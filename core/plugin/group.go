@@ -1,0 +1,228 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// group runs a program in a process group of its own and ends the group as a
+// whole. It implements go-plugin's runner.Runner.
+type group struct {
+	argv, env []string
+	lines     *lineLog // its standard error
+	head      head     // the first bytes of its standard output
+
+	cmd            *exec.Cmd
+	stdout, stderr *os.File
+	readers        sync.WaitGroup // until standard error was read to its end
+	reaped         chan struct{}  // closed when the program is reaped
+	drained        chan struct{}  // closed when its standard error was read too
+
+	mu   sync.Mutex // of pid, so that no other process of that number is hit
+	pid  int
+	done bool
+}
+
+func newGroup(argv, env []string) *group {
+	return &group{argv: argv, env: env, reaped: make(chan struct{}), drained: make(chan struct{})}
+}
+
+// prepare takes what go-plugin adds to the environment.
+func (g *group) prepare(handshake []string) error {
+	g.cmd = exec.Command(g.argv[0], g.argv[1:]...)
+	g.cmd.Env = append(slices.Clone(g.env), handshake...)
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return nil
+}
+
+// Start implements runner.Runner.
+func (g *group) Start(context.Context) error {
+	out, outw, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	errr, errw, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, out.Close(), outw.Close())
+	}
+	g.cmd.Stdout, g.cmd.Stderr = outw, errw
+	err = startRetry(g.cmd)
+	_, _ = outw.Close(), errw.Close()
+	if err != nil {
+		_, _ = out.Close(), errr.Close()
+		return err
+	}
+	g.stdout, g.stderr = out, errr
+	g.readers.Add(1)
+	g.mu.Lock()
+	g.pid = g.cmd.Process.Pid
+	g.mu.Unlock()
+	go g.reap()
+	return nil
+}
+
+// startRetry starts cmd. A program that was just written may be held open for
+// an instant by a child that another goroutine is starting.
+func startRetry(cmd *exec.Cmd) error {
+	for try := 0; ; try++ {
+		err := cmd.Start()
+		if try == 20 || !errors.Is(err, syscall.ETXTBSY) {
+			return err
+		}
+		fresh := exec.Command(cmd.Path, cmd.Args[1:]...)
+		fresh.Env, fresh.SysProcAttr, fresh.Stdout, fresh.Stderr = cmd.Env, cmd.SysProcAttr, cmd.Stdout, cmd.Stderr
+		*cmd = *fresh
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// reap waits for the program, kills what it left in its group, and ends the
+// reading of its pipes, which a process outside of the group may hold open.
+func (g *group) reap() {
+	if !awaitExit(g.cmd.Process.Pid) {
+		_ = g.cmd.Wait()
+	}
+	g.mu.Lock()
+	_ = syscall.Kill(-g.pid, syscall.SIGKILL)
+	_ = g.cmd.Wait()
+	g.done = true
+	g.mu.Unlock()
+	close(g.reaped)
+	read := make(chan struct{})
+	go func() { g.readers.Wait(); close(read) }()
+	select {
+	case <-read:
+	case <-time.After(50 * time.Millisecond):
+	}
+	_, _ = g.stdout.Close(), g.stderr.Close()
+	<-read
+	close(g.drained)
+}
+
+// kill ends the group at once.
+func (g *group) kill() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pid != 0 && !g.done {
+		_ = syscall.Kill(-g.pid, syscall.SIGKILL)
+	}
+}
+
+// state says how the program ended.
+func (g *group) state() string {
+	select {
+	case <-g.reaped:
+		return g.cmd.ProcessState.String()
+	default:
+		return "still running"
+	}
+}
+
+// Stdout implements runner.Runner.
+func (g *group) Stdout() io.ReadCloser {
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(g.stdout, &g.head), g.stdout}
+}
+
+// Stderr implements runner.Runner.
+func (g *group) Stderr() io.ReadCloser { return &onceRead{File: g.stderr, end: g.readers.Done} }
+
+// Wait implements runner.Runner.
+func (g *group) Wait(context.Context) error { <-g.reaped; return nil }
+
+// Kill implements runner.Runner.
+func (g *group) Kill(context.Context) error { g.kill(); return nil }
+
+// ID implements runner.Runner.
+func (g *group) ID() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pid == 0 {
+		return ""
+	}
+	return strconv.Itoa(g.pid)
+}
+
+// Name implements runner.Runner.
+func (g *group) Name() string { return g.argv[0] }
+
+// Diagnose implements runner.Runner; explain says it better.
+func (g *group) Diagnose(context.Context) string { return "" }
+
+// PluginToHost implements runner.Runner: both see the same files.
+func (g *group) PluginToHost(network, address string) (string, string, error) {
+	return network, address, nil
+}
+
+// HostToPlugin implements runner.Runner.
+func (g *group) HostToPlugin(network, address string) (string, string, error) {
+	return network, address, nil
+}
+
+// onceRead tells when a file was read to its end.
+type onceRead struct {
+	*os.File
+	once sync.Once
+	end  func()
+}
+
+func (r *onceRead) Read(p []byte) (int, error) {
+	n, err := r.File.Read(p)
+	if err != nil {
+		r.once.Do(r.end)
+		if errors.Is(err, os.ErrClosed) {
+			err = io.EOF
+		}
+	}
+	return n, err
+}
+
+// head keeps the first bytes that are written to it.
+type head struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if room := 1024 - h.b.Len(); room > 0 {
+		h.b.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+func (h *head) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.b.String()
+}
+
+// passed are the variables that every plugin gets from the host.
+var passed = []string{"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "TZ"}
+
+// environ is the environment of a plugin: the names above and those that the
+// source lists, and nothing else of the host's.
+func environ(extra []string) []string {
+	var env []string
+	for _, name := range append(slices.Clone(passed), extra...) {
+		if strings.Contains(name, "=") {
+			env = append(env, name)
+		} else if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}

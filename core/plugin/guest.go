@@ -1,0 +1,147 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/schema"
+)
+
+// initTimeout bounds the making of an instance, which the limit of a call
+// does not count.
+const initTimeout = 10 * time.Second
+
+// guest is one instance of a module. It takes one call at a time.
+type guest struct {
+	wasm      *wasm
+	module    api.Module
+	functions map[string]api.Function
+	lines     *lineLog // its standard output and error
+}
+
+// instantiate makes an instance and runs its start function.
+func (w *wasm) instantiate(ctx context.Context) (*guest, error) {
+	g := &guest{wasm: w, functions: map[string]api.Function{}, lines: newLineLog(w.log)}
+	g.lines.rate = logsPerSecond
+	config := wazero.NewModuleConfig().WithName("").WithStartFunctions(exportInitialize).
+		WithStdout(g.lines).WithStderr(g.lines)
+	if w.now {
+		config = config.WithSysWalltime().WithSysNanotime()
+	} else {
+		config = config.WithWalltime(func() (int64, int32) { return 0, 0 }, sys.ClockResolution(1))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), initTimeout)
+	defer cancel()
+	ctx = context.WithValue(ctx, invocationKey{}, &invocation{logged: w.logged})
+	var err error
+	if g.module, err = w.runtime.InstantiateModule(ctx, w.compiled, config); err != nil {
+		return nil, g.failure("start", err)
+	}
+	for _, name := range guestExports {
+		if f := g.module.ExportedFunction(name); f != nil {
+			g.functions[name] = f
+		}
+	}
+	return g, nil
+}
+
+func (g *guest) close() { _ = g.module.Close(context.Background()) }
+
+// run calls an export. What ends a guest is its plugin's limit of time, never
+// the caller's: another caller's stream may live in the same instance.
+func (g *guest) run(ctx context.Context, method string, in []byte) ([]byte, error) {
+	f := g.functions[method]
+	if f == nil {
+		return nil, &Error{Plugin: g.wasm.key, Method: method, Reason: Failed, Message: "the module doesn't export " + method}
+	}
+	if int64(len(in)) > g.wasm.limits.In {
+		return nil, &Error{Plugin: g.wasm.key, Method: method, Reason: TooLarge,
+			Message: fmt.Sprintf("a request of %d bytes is over the limit of %d", len(in), g.wasm.limits.In)}
+	}
+	i := &invocation{in: in, limit: g.wasm.limits.Out, logged: g.wasm.logged}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.wasm.limits.Timeout)
+	defer cancel()
+	var stack [1]uint64
+	err := f.CallWithStack(context.WithValue(ctx, invocationKey{}, i), stack[:])
+	if err != nil {
+		return nil, g.failure(method, err)
+	}
+	if int32(stack[0]) != 0 {
+		return nil, g.answered(method, i.err)
+	}
+	return i.out, nil
+}
+
+// fatal reports whether an instance can't be used after this error.
+func fatal(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Reason {
+	case Trapped, Exited, Timeout:
+		return true
+	case TooLarge:
+		return e.Cause != nil // it was cut off in the middle of its reply
+	}
+	return false
+}
+
+// worn reports whether an instance has so much memory, which it never gives
+// back, that its next call may fail for it.
+func (g *guest) worn() bool {
+	return int64(g.module.Memory().Size()) > g.wasm.limits.Memory/4*3
+}
+
+// failure makes an Error of what ended a guest.
+func (g *guest) failure(method string, err error) error {
+	e := &Error{Plugin: g.wasm.key, Method: method, Tail: g.lines.tail(), Cause: err}
+	var exit *sys.ExitError
+	var large *tooLarge
+	switch {
+	case errors.As(err, &large):
+		e.Reason, e.Message, e.Tail = TooLarge, large.Error(), ""
+	case errors.As(err, &exit) && exit.ExitCode() == sys.ExitCodeDeadlineExceeded:
+		e.Reason, e.Tail = Timeout, ""
+		e.Message = fmt.Sprintf("the module took longer than %v and was ended", g.wasm.limits.Timeout)
+		if method == "start" {
+			e.Message = fmt.Sprintf("the module did not start within %v", initTimeout)
+		}
+	case errors.As(err, &exit):
+		e.Reason, e.Message = Exited, fmt.Sprintf("the module ended itself with exit code %d", exit.ExitCode())
+	default:
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		text = strings.TrimSuffix(strings.TrimPrefix(text, "wasm error: "), " (recovered by wazero)")
+		e.Reason, e.Message = Trapped, "the module trapped: "+text
+	}
+	g.wasm.log.Debug("plugin module failed", "method", method, "error", err)
+	return e
+}
+
+// answered makes an error of one that the component gave: its text, or the
+// JSON of it.
+func (g *guest) answered(method string, text []byte) error {
+	given := struct {
+		component.Error
+		Pointer string `json:"pointer"`
+	}{}
+	if json.Unmarshal(text, &given) != nil || given.Message == "" {
+		given.Message = strings.TrimSpace(string(text))
+	}
+	if given.Message == "" {
+		given.Message = "it failed without a reason"
+	}
+	if given.Pointer != "" {
+		return &schema.Error{Pointer: given.Pointer, Message: given.Message}
+	}
+	return &Error{Plugin: g.wasm.key, Method: method, Reason: Failed, Message: given.Message, Retryable: given.Retryable, Cause: &given.Error}
+}

@@ -1,0 +1,155 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+)
+
+const (
+	maxLine = 64 << 10 // longer lines are cut
+	maxTail = 4 << 10
+)
+
+// lineLog makes log entries of what a plugin writes. A line that slog's JSON
+// handler wrote keeps its level and its attributes; lines of a panic are
+// errors; any other line is information. It keeps the end of what came.
+type lineLog struct {
+	log *slog.Logger
+	// lines allowed in a second; 0 means any number
+	rate int
+
+	mu      sync.Mutex
+	part    []byte
+	last    []byte
+	panics  bool
+	second  time.Time
+	count   int
+	dropped int
+}
+
+func newLineLog(log *slog.Logger) *lineLog { return &lineLog{log: log} }
+
+func (l *lineLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keep(p)
+	rest := p
+	for {
+		line, after, ok := bytes.Cut(rest, []byte{'\n'})
+		if room := maxLine - len(l.part); room > 0 {
+			l.part = append(l.part, line[:min(room, len(line))]...)
+		}
+		if !ok {
+			return len(p), nil
+		}
+		l.emit(l.part)
+		l.part, rest = l.part[:0], after
+	}
+}
+
+// keep remembers the end of what was written.
+func (l *lineLog) keep(p []byte) {
+	if len(p) >= maxTail {
+		l.last = append(l.last[:0], p[len(p)-maxTail:]...)
+		return
+	}
+	l.last = append(l.last, p...)
+	if over := len(l.last) - maxTail; over > 0 {
+		l.last = append(l.last[:0], l.last[over:]...)
+	}
+}
+
+// tail is the end of what the plugin wrote; of a Go panic it is the message
+// and where it came from.
+func (l *lineLog) tail() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := strings.TrimSpace(string(l.last))
+	for _, mark := range []string{"panic: ", "fatal error: "} {
+		if i := strings.LastIndex(text, "\n"+mark); i >= 0 {
+			text = text[i+1:]
+		}
+	}
+	if len(text) > 1500 {
+		text = text[:1500] + "..."
+	}
+	return text
+}
+
+func (l *lineLog) emit(line []byte) {
+	if len(bytes.TrimSpace(line)) == 0 || !l.allow() {
+		return
+	}
+	if line[0] == '{' && gjson.ValidBytes(line) {
+		if l.reemit(gjson.ParseBytes(line)) {
+			return
+		}
+	}
+	text := string(line)
+	if strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ") {
+		l.panics = true
+	}
+	level := slog.LevelInfo
+	if l.panics {
+		level = slog.LevelError
+	}
+	l.log.Log(context.Background(), level, text)
+}
+
+// at logs one line at a level, unless the line itself says its level.
+func (l *lineLog) at(level slog.Level, line []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.allow() {
+		return
+	}
+	if len(line) > 0 && line[0] == '{' && gjson.ValidBytes(line) && l.reemit(gjson.ParseBytes(line)) {
+		return
+	}
+	l.log.Log(context.Background(), level, string(line))
+}
+
+// reemit logs a line of slog's JSON handler anew.
+func (l *lineLog) reemit(entry gjson.Result) bool {
+	text := entry.Get(slog.MessageKey)
+	var level slog.Level
+	if text.Type != gjson.String || level.UnmarshalText([]byte(entry.Get(slog.LevelKey).Str)) != nil {
+		return false
+	}
+	var attrs []slog.Attr
+	entry.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case slog.TimeKey, slog.LevelKey, slog.MessageKey:
+		default:
+			attrs = append(attrs, slog.Any(k.Str, v.Value()))
+		}
+		return true
+	})
+	l.log.LogAttrs(context.Background(), level, text.Str, attrs...)
+	return true
+}
+
+// allow bounds the lines in a second and says afterwards how many were lost.
+func (l *lineLog) allow() bool {
+	if l.rate == 0 {
+		return true
+	}
+	now := time.Now()
+	if now.Sub(l.second) >= time.Second {
+		if l.dropped > 0 {
+			l.log.Warn("plugin logged too much, lines were left out", "lines", l.dropped)
+		}
+		l.second, l.count, l.dropped = now, 0, 0
+	}
+	if l.count++; l.count > l.rate {
+		l.dropped++
+		return false
+	}
+	return true
+}

@@ -1,0 +1,441 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/converter"
+	"github.com/penstock-dev/penstock/sdk/format"
+	"github.com/penstock-dev/penstock/sdk/hook"
+	"github.com/penstock-dev/penstock/sdk/invoker"
+	"github.com/penstock-dev/penstock/sdk/judger"
+)
+
+// Options are the surroundings of a registry.
+type Options struct {
+	// CacheDir holds builds, copies of what runs and compiled modules. It is
+	// made with mode 0700, as what lies in it is run.
+	CacheDir string
+	Log      *slog.Logger
+	Builtin  []component.Component
+}
+
+// Registry holds every component that a pipeline may use. Its methods may be
+// called from several goroutines.
+type Registry struct {
+	cache   cache
+	log     *slog.Logger
+	modules modules
+
+	mu       sync.Mutex
+	entries  map[string]*entry   // by kind/name
+	programs map[string]*loading // by what is run and how
+	open     map[string]*opened  // by kind/name and config
+	closed   bool
+}
+
+// entry is one component.
+type entry struct {
+	component.Descriptor
+	key       string
+	transport string
+	builtin   *component.Component
+	program   program
+}
+
+// program is a loaded plugin over some transport.
+type program interface {
+	// describe returns what the program holds, without keeping it running for
+	// that alone.
+	describe(ctx context.Context) ([]component.Descriptor, error)
+	// open makes an instance of one component. An error about one field of the
+	// config is a *schema.Error.
+	open(ctx context.Context, d component.Descriptor, config json.RawMessage) (instance, error)
+	// undescribed is what the program is under a key when it describes nothing.
+	undescribed(kind, name string) (component.Descriptor, error)
+	digest() string
+	close(ctx context.Context) error
+}
+
+// instance is one open component of a program.
+type instance interface {
+	call(ctx context.Context, method string, in []byte) ([]byte, error)
+	close(ctx context.Context) error
+}
+
+type loading struct {
+	once    sync.Once
+	program program
+	all     []component.Descriptor
+	err     error
+}
+
+type opened struct {
+	mu       sync.Mutex
+	instance any
+}
+
+// New makes a registry with the built-in components.
+func New(o Options) *Registry {
+	r := &Registry{
+		cache:    cache{dir: o.CacheDir},
+		log:      o.Log,
+		entries:  map[string]*entry{},
+		programs: map[string]*loading{},
+		open:     map[string]*opened{},
+	}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	for _, c := range o.Builtin {
+		r.entries[c.ID()] = &entry{Descriptor: c.Descriptor, key: c.ID(), transport: Builtin, builtin: &c}
+	}
+	return r
+}
+
+// Add loads a plugin: it builds what is given as a Go folder, hashes it,
+// copies it into the cache and asks it to describe itself, once for each
+// sha256. The program isn't left running.
+func (r *Registry) Add(ctx context.Context, s Source) error {
+	kind, name, err := s.split()
+	if err != nil {
+		return err
+	}
+	transport, err := s.transport()
+	if err != nil {
+		return err
+	}
+	if err := allow(s.Key, kind, transport); err != nil {
+		return err
+	}
+	if err := r.free(s); err != nil {
+		return err
+	}
+	if s.Name != "" {
+		name = s.Name
+	}
+	p, all, err := r.load(ctx, s, transport, kind, name)
+	if err != nil {
+		return fmt.Errorf("load plugin %s: %w", s.Key, err)
+	}
+	d, err := pick(all, kind, name)
+	if err != nil {
+		return fmt.Errorf("load plugin %s: %w", s.Key, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries[s.Key] = &entry{Descriptor: d, key: s.Key, transport: transport, program: p}
+	return nil
+}
+
+// free reports whether the key of s is taken.
+func (r *Registry) free(s Source) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[s.Key]
+	switch {
+	case r.closed:
+		return errors.New("the plugin registry is closed")
+	case e == nil:
+		return nil
+	case e.transport != Builtin:
+		return fmt.Errorf("plugin %s is given twice", s.Key)
+	case !s.Override:
+		return fmt.Errorf("plugin %s is built in; set override: true to replace it", s.Key)
+	}
+	return nil
+}
+
+// load makes the program of a source, or finds it where another key has
+// loaded the same.
+func (r *Registry) load(ctx context.Context, s Source, transport, kind, name string) (program, []component.Descriptor, error) {
+	same := s
+	same.Key, same.Name, same.Override = "", "", false
+	id, err := json.Marshal(same)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.mu.Lock()
+	l := r.programs[string(id)]
+	if l == nil {
+		l = &loading{}
+		r.programs[string(id)] = l
+	}
+	r.mu.Unlock()
+	l.once.Do(func() {
+		if l.program, l.err = r.start(ctx, s, transport); l.err != nil {
+			return
+		}
+		l.all, l.err = r.describe(ctx, l.program)
+	})
+	if l.err != nil {
+		r.mu.Lock()
+		if r.programs[string(id)] == l && l.program == nil {
+			delete(r.programs, string(id)) // the next Add may succeed
+		}
+		r.mu.Unlock()
+		return nil, nil, l.err
+	}
+	if len(l.all) == 0 {
+		d, err := l.program.undescribed(kind, name)
+		return l.program, []component.Descriptor{d}, err
+	}
+	return l.program, l.all, nil
+}
+
+func (r *Registry) start(ctx context.Context, s Source, transport string) (program, error) {
+	switch transport {
+	case Process:
+		return r.loadProcess(ctx, s)
+	case Wasm:
+		return r.loadWasm(ctx, s)
+	default:
+		return nil, errors.New("exec plugins are not built yet")
+	}
+}
+
+// describe asks the program, or the cache, for its descriptors.
+func (r *Registry) describe(ctx context.Context, p program) ([]component.Descriptor, error) {
+	if all, ok := r.cache.description(p.digest()); ok {
+		return all, nil
+	}
+	all, err := p.describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range all {
+		if d.Protocol != component.Protocol {
+			return nil, fmt.Errorf("%s speaks plugin protocol %d, this penstock speaks %d: rebuild it with the sdk of this version", d.ID(), d.Protocol, component.Protocol)
+		}
+		if err := checkSchemas(d); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.ID(), err)
+		}
+	}
+	if err := r.cache.describe(p.digest(), all); err != nil {
+		r.log.Debug("plugin description is not cached", "error", err)
+	}
+	return all, nil
+}
+
+// pick finds a component among those of a program.
+func pick(all []component.Descriptor, kind, name string) (component.Descriptor, error) {
+	var ids []string
+	for _, d := range all {
+		if d.Kind == kind && d.Name == name {
+			return d, nil
+		}
+		ids = append(ids, d.ID())
+	}
+	sort.Strings(ids)
+	return component.Descriptor{}, fmt.Errorf("it holds no %s/%s but %v; set name: where it is registered otherwise", kind, name, ids)
+}
+
+func (r *Registry) entry(kind, name string) (*entry, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[kind+"/"+name]
+	if e == nil {
+		return nil, fmt.Errorf("there is no %s %q", kind, name)
+	}
+	return e, nil
+}
+
+// Describe returns the descriptor of a component. Its Name is the component's
+// own, which differs from name where the source says so.
+func (r *Registry) Describe(kind, name string) (component.Descriptor, error) {
+	e, err := r.entry(kind, name)
+	if err != nil {
+		return component.Descriptor{}, err
+	}
+	return e.Descriptor, nil
+}
+
+// Names lists the components of a kind, sorted.
+func (r *Registry) Names(kind string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for id, e := range r.entries {
+		if e.Kind == kind {
+			out = append(out, id[len(kind)+1:])
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Transport says how a component is loaded, "" if there is none.
+func (r *Registry) Transport(kind, name string) string {
+	e, err := r.entry(kind, name)
+	if err != nil {
+		return ""
+	}
+	return e.transport
+}
+
+// Digests returns, by key, the sha256 in hex of what runs, for every plugin
+// that isn't compiled in.
+func (r *Registry) Digests() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]string{}
+	for key, e := range r.entries {
+		if e.program != nil {
+			out[key] = e.program.digest()
+		}
+	}
+	return out
+}
+
+// Judger opens a judger; a judger of groups is a judger.GroupJudger too. Here
+// and in the methods below, an equal component and config share one instance,
+// which the registry closes, and an error about one field of the config is a
+// *schema.Error.
+func (r *Registry) Judger(ctx context.Context, name string, config json.RawMessage) (judger.Judger, error) {
+	return openAs[judger.Judger](ctx, r, component.Judger, name, config)
+}
+
+// Hook opens a hook.
+func (r *Registry) Hook(ctx context.Context, name string, config json.RawMessage) (hook.Hook, error) {
+	return openAs[hook.Hook](ctx, r, component.Hook, name, config)
+}
+
+// Invoker opens an invoker, which is an invoker.Liner too if it reads lines.
+func (r *Registry) Invoker(ctx context.Context, name string, config json.RawMessage) (invoker.Invoker, error) {
+	return openAs[invoker.Invoker](ctx, r, component.Invoker, name, config)
+}
+
+// Converter opens a converter.
+func (r *Registry) Converter(ctx context.Context, name string, config json.RawMessage) (converter.Converter, error) {
+	return openAs[converter.Converter](ctx, r, component.Converter, name, config)
+}
+
+// Format opens a format.
+func (r *Registry) Format(ctx context.Context, name string, config json.RawMessage) (format.Format, error) {
+	return openAs[format.Format](ctx, r, component.Format, name, config)
+}
+
+func openAs[T any](ctx context.Context, r *Registry, kind, name string, config json.RawMessage) (T, error) {
+	var none T
+	e, err := r.entry(kind, name)
+	if err != nil {
+		return none, err
+	}
+	if err := ValidateConfig(e.Descriptor, config); err != nil {
+		return none, fmt.Errorf("open %s: %w", e.key, err)
+	}
+	config, err = canonical(config)
+	if err != nil {
+		return none, fmt.Errorf("open %s: %w", e.key, err)
+	}
+	shared, err := r.share(e.key + "\x00" + string(config))
+	if err != nil {
+		return none, err
+	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.instance == nil {
+		if shared.instance, err = e.open(ctx, config); err != nil {
+			shared.instance = nil
+			return none, fmt.Errorf("open %s: %w", e.key, err)
+		}
+	}
+	t, ok := shared.instance.(T)
+	if !ok {
+		return none, fmt.Errorf("open %s: %T is no %s", e.key, shared.instance, kind)
+	}
+	return t, nil
+}
+
+func (r *Registry) share(id string) (*opened, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errors.New("the plugin registry is closed")
+	}
+	o := r.open[id]
+	if o == nil {
+		o = &opened{}
+		r.open[id] = o
+	}
+	return o, nil
+}
+
+func (e *entry) open(ctx context.Context, config json.RawMessage) (any, error) {
+	if e.builtin != nil {
+		return e.builtin.Open(ctx, config)
+	}
+	in, err := e.program.open(ctx, e.Descriptor, config)
+	if err != nil {
+		return nil, err
+	}
+	adapted, err := adapt(ctx, e, in)
+	if err != nil {
+		return nil, errors.Join(err, in.close(ctx))
+	}
+	return adapted, nil
+}
+
+// canonical spells equal configs equally: keys sorted, no spaces.
+func canonical(config json.RawMessage) (json.RawMessage, error) {
+	if len(bytes.TrimSpace(config)) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	d := json.NewDecoder(bytes.NewReader(config))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return json.RawMessage("{}"), nil
+	}
+	return chat.Marshal(v)
+}
+
+// Close closes every instance, then ends every program. It is bounded by ctx
+// and may be called again.
+func (r *Registry) Close(ctx context.Context) error {
+	r.mu.Lock()
+	open, programs := r.open, r.programs
+	r.open, r.programs, r.closed = map[string]*opened{}, map[string]*loading{}, true
+	r.mu.Unlock()
+	var errs []error
+	for _, o := range open {
+		o.mu.Lock()
+		if o.instance != nil {
+			errs = append(errs, closeInstance(ctx, o.instance))
+		}
+		o.mu.Unlock()
+	}
+	var wg sync.WaitGroup
+	results := make(chan error, len(programs))
+	for _, l := range programs {
+		if l.program != nil {
+			wg.Go(func() { results <- l.program.close(ctx) })
+		}
+	}
+	wg.Wait()
+	close(results)
+	for err := range results {
+		errs = append(errs, err)
+	}
+	errs = append(errs, r.modules.close(ctx))
+	return errors.Join(errs...)
+}
+
+func closeInstance(ctx context.Context, v any) error {
+	if c, ok := v.(interface{ close(context.Context) error }); ok {
+		return c.close(ctx)
+	}
+	return component.Close(v)
+}
