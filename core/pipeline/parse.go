@@ -1,46 +1,167 @@
 package pipeline
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
-	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // File is a pipeline file that was parsed, before its plugins are known.
-type File struct{}
+type File struct {
+	report
+	opts ParseOptions
+	path string // as given, and as shown
+	abso string
+	dir  string
+	src  *source
+	root *yaml.Node
+	// origin are the nodes that come from --set, bad those that were reported
+	// as wrong.
+	origin  map[*yaml.Node]*source
+	bad     map[*yaml.Node]bool
+	enabled map[string]bool
+	secrets map[string]bool
 
-// Parse reads and parses the file at path. The error is Diagnostics.
+	tables    *tables
+	tasks     []Task
+	taskType  *Type
+	tasksPath string
+	samples   int
+	plugins   []PluginSource
+	keys      map[string]*yaml.Node // of `plugins:`
+}
+
+// maxSource bounds a pipeline file, in bytes.
+const maxSource = 8 << 20
+
+// Parse reads and parses the file at path: its syntax, keys, values, tasks and
+// plugins. The error is Diagnostics. Unless the file could not be read as YAML
+// at all, the File is returned beside the error; its Check then reports these
+// findings together with its own.
 func Parse(path string, o ParseOptions) (*File, error) {
-	return nil, errors.New("not read yet")
+	info, err := os.Stat(path)
+	var src []byte
+	switch {
+	case err != nil:
+	case info.IsDir():
+		return nil, fileError(path, "it is a folder; give the pipeline file in it")
+	case info.Size() > maxSource:
+		return nil, fileError(path, fmt.Sprintf("it is larger than %d bytes", maxSource))
+	default:
+		src, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fileError(path, pathCause(err).Error())
+	}
+	return ParseSource(path, src, o)
 }
 
-// ParseSource parses src as if it were the file at path.
+func fileError(path, why string) Diagnostics {
+	return Diagnostics{{File: path, Severity: Error, Code: "file", Message: "the pipeline file can't be read: " + why}}
+}
+
+// ParseSource parses src as if it were the file at path. See Parse.
 func ParseSource(path string, src []byte, o ParseOptions) (*File, error) {
-	return nil, errors.New("not read yet")
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fileError(path, err.Error())
+	}
+	if o.Env == nil {
+		o.Env = os.LookupEnv
+	}
+	f := &File{
+		opts: o, path: path, abso: abs, dir: filepath.Dir(abs),
+		src:    &source{name: path, text: string(src)},
+		origin: map[*yaml.Node]*source{}, bad: map[*yaml.Node]bool{}, enabled: map[string]bool{}, secrets: map[string]bool{},
+		tables: newTables(), keys: map[string]*yaml.Node{},
+	}
+	for _, name := range o.Enable {
+		f.enabled[name] = true
+	}
+	if !f.readTree() {
+		return nil, f.found.tidy(f.path)
+	}
+	for _, arg := range o.Set {
+		f.applySet(f.root, arg, f.tables)
+	}
+	d := &decoder{f: f, enabled: f.enabled}
+	d.check(f.root, f.tables.file, "pipeline")
+	f.loadTasks()
+	f.loadPlugins()
+	if f.found.Errors() > 0 {
+		return f, f.Problems()
+	}
+	return f, nil
 }
 
-// Restore parses a pipeline from what Pipeline.Resolved kept of it.
-func Restore(resolved json.RawMessage, o ParseOptions) (*File, error) {
-	return nil, errors.New("not read yet")
+// readTree parses the YAML; false means that nothing more can be said.
+func (f *File) readTree() bool {
+	root := f.parseYAML(f.src)
+	if root == nil {
+		return false
+	}
+	// What expand reports, such as repeated keys, leaves a tree that can still
+	// be checked.
+	f.root, _ = f.expand(root)
+	if f.root.Kind != yaml.MappingNode {
+		f.errorf(f.at(f.root), "wrong-kind", "a pipeline begins with 'penstock: "+Version+"'", "a pipeline is an object, this is %s", kindName(f.root))
+		return false
+	}
+	return true
+}
+
+// Problems are the findings so far, sorted by position.
+func (f *File) Problems() Diagnostics {
+	return append(Diagnostics(nil), f.found...).tidy(f.path)
 }
 
 // PluginSources lists the file's plugins, for the registry.
-func (f *File) PluginSources() []PluginSource { return nil }
+func (f *File) PluginSources() []PluginSource { return f.plugins }
 
-// Check checks the file against its plugins. The error is Diagnostics.
-func (f *File) Check(cat Catalog) (*Pipeline, error) { return nil, errors.New("not read yet") }
+// Tasks are the tasks as read.
+func (f *File) Tasks() []Task { return f.tasks }
 
-// Graph shows who reads what from whom.
-func Graph(p *Pipeline) string { return "" }
-
-// Schema is the JSON Schema of a pipeline file.
-func Schema(cat Catalog) ([]byte, error) { return nil, errors.New("not read yet") }
-
-// SecretValues are the values of all ${env:} and ${file:} references.
-func (p *Pipeline) SecretValues() []string { return p.secrets }
-
-// Read is one value that an expression reads.
-type Read struct {
-	Reader, Where, From, Path string
+// stored is Pipeline.Resolved: what a run keeps of its pipeline.
+type stored struct {
+	Path     string            `json:"path"`
+	SHA256   string            `json:"sha256"`
+	Set      []string          `json:"set,omitempty"`
+	Samples  int               `json:"samples"`
+	Tasks    string            `json:"tasks_file,omitempty"`
+	Source   string            `json:"source"`
+	Enable   []string          `json:"enable,omitempty"`
+	Files    map[string]string `json:"files,omitempty"`
+	Pipeline json.RawMessage   `json:"pipeline"`
 }
 
-func violationText(err error) string { return err.Error() }
+// Restore parses a pipeline from what Pipeline.Resolved kept of it: its source
+// with the same --set values. Options that a run keeps are taken from there;
+// o gives the tasks (GivenTasks) and the environment.
+func Restore(resolved json.RawMessage, o ParseOptions) (*File, error) {
+	var s stored
+	if err := json.Unmarshal(resolved, &s); err != nil {
+		return nil, fileError("run.json", "it holds no pipeline: "+err.Error())
+	}
+	if s.Path == "" || s.Source == "" {
+		return nil, fileError("run.json", "it holds no pipeline")
+	}
+	o.Set, o.Samples, o.Enable = s.Set, s.Samples, s.Enable
+	return ParseSource(s.Path, []byte(s.Source), o)
+}
+
+func hash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// SecretValues are the values of all ${env:} and ${file:} references, longest
+// first: what must not reach a log, a trace or a file.
+func (p *Pipeline) SecretValues() []string { return p.secrets }
+
+// Reads lists every value that an expression of the file reads.
+func (p *Pipeline) Reads() []Read { return p.reads }

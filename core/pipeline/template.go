@@ -59,8 +59,8 @@ func (t *Template) JSON(env Env) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read input of %s: %w", t.where, err)
 	}
-	if err := t.schema.Validate(v); err != nil {
-		return nil, fmt.Errorf("input of %s doesn't fit the plugin's schema: %s", t.where, violationText(err))
+	if t.schema.Validate(v) != nil {
+		return nil, fmt.Errorf("input of %s doesn't fit the plugin's schema: %s", t.where, violationText(t.schema, v))
 	}
 	return out, nil
 }

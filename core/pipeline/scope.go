@@ -1,0 +1,114 @@
+package pipeline
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/expr-lang/expr/builtin"
+	"github.com/expr-lang/expr/parser/operator"
+
+	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/invoker"
+	"github.com/penstock-dev/penstock/sdk/judger"
+)
+
+// scope is what an expression can see.
+type scope struct {
+	vars map[string]*Type
+	// later are stages that haven't run yet, and self the stage that the
+	// expression stands in.
+	later map[string]bool
+	self  string
+}
+
+func newScope(task *Type) *scope {
+	return &scope{
+		vars: map[string]*Type{
+			"task": task,
+			"rollout": objectOf(nil, Field{"id", stringType}, Field{"sample", integerType},
+				Field{"status", enumOf("queued", "running", "completed", "failed", "parked", "cancelled")}),
+			"run": objectOf(nil, Field{"id", stringType}, Field{"dir", stringType}),
+		},
+		later: map[string]bool{},
+	}
+}
+
+func (s *scope) names() []string {
+	var out []string
+	for n := range s.vars {
+		out = append(out, n)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// stageType is what later stages see of a stage.
+func stageType(s *Stage) *Type {
+	status := enumOf("completed", "failed", "skipped")
+	exit := stringType
+	why := ""
+	switch {
+	case s.If != nil:
+		why = fmt.Sprintf("stage '%s' has an 'if' and may be skipped", s.ID)
+	case s.OnError == OnErrorContinue:
+		why = fmt.Sprintf("stage '%s' may fail and has 'on_error: continue'", s.ID)
+	}
+	if s.Kind == component.Invoker {
+		exit = enumOf("ok", "agent_error", "timeout", "max_turns", "budget", "agent_no_activity", "sandbox_lost", "infra_error", "cancelled")
+	}
+	if s.Kind != component.Invoker || why != "" {
+		exitWhy := why
+		if s.Kind != component.Invoker {
+			exitWhy = "only invokers have one"
+		}
+		exit = exit.asOptional(exitWhy)
+	}
+	fields := []Field{
+		{"status", status},
+		{"exit_status", exit},
+		{"error", stringType.asOptional("only a failed stage has one")},
+	}
+	if out := outputType(s.Kind, s.Descriptor); out != nil {
+		if why != "" {
+			out = out.asOptional(why)
+		}
+		fields = append(fields, Field{"output", out})
+	}
+	return objectOf(nil, fields...)
+}
+
+// outputType is the type of a stage's output, nil when it has none.
+func outputType(kind string, d component.Descriptor) *Type {
+	if t := typeOf(d.Output); t != nil && kind != component.Converter {
+		return t
+	}
+	switch kind {
+	case component.Invoker:
+		return typeOf(invoker.OutputSchema)
+	case component.Judger:
+		return typeOf(judger.Output)
+	}
+	return nil
+}
+
+// reserved reports what a stage id collides with, or "".
+func reserved(id string) string {
+	switch id {
+	case "task", "rollout", "run":
+		return "a name that every expression has"
+	case "true", "false", "nil", "let", "if", "else":
+		return "a keyword of expressions"
+	}
+	if _, ok := operator.Binary[id]; ok {
+		return "an operator of expressions"
+	}
+	if _, ok := operator.Unary[id]; ok {
+		return "an operator of expressions"
+	}
+	for _, b := range builtin.Builtins {
+		if b.Name == id {
+			return "a function of expressions"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,373 @@
+package pipeline
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-dev/penstock/sdk/component"
+)
+
+var stageID = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+// The time that a stage has when the file doesn't say.
+const (
+	invokerTimeout = 30 * time.Minute
+	judgerTimeout  = 2 * time.Minute
+)
+
+// stages checks every stage in the order in which they run, and the reward.
+func (c *check) stages() {
+	f := c.f
+	list := f.get(f.root, "stages")
+	if list == nil || len(list.Content) == 0 {
+		if _, given := lookup(f.root, "stages"); (given == nil || list != nil) && !f.opts.NoStages {
+			at := f.root
+			if list != nil {
+				at = list
+			}
+			f.errorf(f.at(at), "missing-key", "stages: [{id: solve, uses: invoker/NAME, ...}]", "the pipeline has no stages")
+		}
+		return
+	}
+	ids := c.stageIDs(list)
+	sc := newScope(c.taskType())
+	for _, id := range ids {
+		if id != "" {
+			sc.later[id] = true
+		}
+	}
+	for i, n := range list.Content {
+		id := ids[i]
+		delete(sc.later, id)
+		sc.self = id
+		s, ok := c.stage(n, id, sc)
+		if id != "" {
+			sc.vars[id] = anyType
+			if ok {
+				sc.vars[id] = stageType(s)
+			}
+		}
+		c.p.Stages = append(c.p.Stages, s)
+	}
+	sc.self = ""
+	c.needs(list, ids)
+	c.reward(list, sc)
+	c.converters(list)
+}
+
+// stageIDs checks the ids; one that can't be used is "".
+func (c *check) stageIDs(list *yaml.Node) []string {
+	f := c.f
+	ids := make([]string, len(list.Content))
+	first := map[string]*yaml.Node{}
+	for i, n := range list.Content {
+		v := f.get(n, "id")
+		if v == nil {
+			continue
+		}
+		id := v.Value
+		if !stageID.MatchString(id) {
+			f.errorf(f.at(v), "stage-id", "write it as "+sanitized(id), "a stage id is made of a-z, 0-9 and _, and begins with a letter; this is '%s'", id)
+			continue
+		}
+		if why := reserved(id); why != "" {
+			f.errorf(f.at(v), "stage-id", "", "'%s' can't be a stage id: it is %s", id, why)
+			continue
+		}
+		if first[id] != nil {
+			f.errorf(f.at(v), "stage-id", "", "the stage id '%s' is taken by the stage of line %d", id, first[id].Line)
+			continue
+		}
+		first[id] = v
+		ids[i] = id
+	}
+	return ids
+}
+
+var notInID = regexp.MustCompile(`[^a-z0-9_]+`)
+
+func sanitized(id string) string {
+	s := strings.Trim(notInID.ReplaceAllString(strings.ToLower(id), "_"), "_")
+	if !stageID.MatchString(s) {
+		return "solve"
+	}
+	return s
+}
+
+// stage checks one stage. It is false when too much is wrong for others to
+// read what it writes.
+func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
+	f := c.f
+	s := &Stage{ID: id, OnError: OnErrorFail, Retry: Retry{Attempts: 1}}
+	if f.bad[n] {
+		return s, false
+	}
+	before := f.found.Errors()
+	if e := f.get(n, "if"); e != nil {
+		s.If = c.expression(e, sc, reader{id, "if"}, boolType)
+		if s.If == nil {
+			s.If = &Expr{source: "false"} // so that its output still is one that may be missing
+		}
+	}
+	if e := f.text(n, "on_error"); e != "" {
+		s.OnError = e
+	}
+	s.Timeout, s.Idle = f.duration(n, "timeout"), f.duration(n, "idle")
+	s.Needs = f.texts(n, "needs")
+	if b := f.get(n, "budget"); b != nil {
+		s.Budget = Budget{Calls: f.integer(b, "calls"), Turns: f.integer(b, "turns"), Tokens: f.integer(b, "tokens"), Wall: f.duration(b, "wall")}
+		if usd := f.numberPtr(b, "usd"); usd != nil {
+			s.Budget.USD = *usd
+		}
+	}
+	uses := c.does(n)
+	if uses == nil {
+		return s, false
+	}
+	kind, name, slash := strings.Cut(uses.Value, "/")
+	if !contains(stageKinds, kind) || !slash {
+		c.wrongKind(uses, kind, name, slash, "a stage uses invoker/NAME, judger/NAME or converter/NAME", stageKinds)
+		return s, false
+	}
+	s.Kind, s.Name = kind, name
+	c.keysOfKind(n, s)
+	d, ok := c.describe(uses, kind, name)
+	if !ok {
+		c.modelKey(n, s, uses, nil)
+		return s, false
+	}
+	s.Descriptor = d
+	c.modelKey(n, s, uses, &d)
+	c.retry(n, s)
+	set := c.settings(uses, n, d, sc, id)
+	s.Config, s.Input = set.config, set.input
+	return s, f.found.Errors() == before || s.Kind != ""
+}
+
+// does is the node of `uses`, when that is the one thing the stage does.
+func (c *check) does(n *yaml.Node) *yaml.Node {
+	f := c.f
+	var given []*yaml.Node
+	for _, name := range []string{"uses", "run", "loop"} {
+		if k, _ := lookup(n, name); k != nil {
+			given = append(given, k)
+		}
+	}
+	switch {
+	case len(given) == 0:
+		f.errorf(f.at(n), "uses", "uses: invoker/NAME, judger/NAME or converter/NAME", "the stage does nothing: it needs 'uses'")
+	case len(given) > 1:
+		f.errorf(f.at(given[1]), "uses", "make two stages of it", "a stage has one of uses, run and loop, this one has %s and %s", given[0].Value, given[1].Value)
+	}
+	return f.get(n, "uses")
+}
+
+// keysOfKind refuses keys that mean nothing for a kind, and fills in times.
+func (c *check) keysOfKind(n *yaml.Node, s *Stage) {
+	refuse := func(why string, keys ...string) {
+		for _, name := range keys {
+			if k, v := lookup(n, name); k != nil && !c.f.bad[v] {
+				c.f.errorf(c.f.at(k), "unknown-key", "remove it", "'%s' means nothing here: %s", name, why)
+			}
+		}
+	}
+	switch s.Kind {
+	case component.Invoker:
+		if s.Timeout == 0 {
+			s.Timeout = invokerTimeout
+		}
+	case component.Judger:
+		refuse("only a stage with an invoker has an agent", "idle", "budget")
+		if s.Timeout == 0 {
+			s.Timeout = judgerTimeout
+		}
+	case component.Converter:
+		refuse("a converter is written once, at the end of the run", "idle", "budget", "retry")
+	}
+}
+
+// modelKey checks `model` against what the component wants; d is nil when that
+// isn't known.
+func (c *check) modelKey(n *yaml.Node, s *Stage, uses *yaml.Node, d *component.Descriptor) {
+	f := c.f
+	key, given := lookup(n, "model")
+	v := f.get(n, "model")
+	if v != nil {
+		s.Model = f.resolve(v, v.Value)
+		if c.p.Models[s.Model] == nil {
+			hint := suggest("models: ", s.Model, c.p.ModelOrder)
+			if len(c.p.ModelOrder) == 0 {
+				hint = "the file has no 'models:'"
+			}
+			f.errorf(f.at(v), "unknown-model", hint, "there is no model '%s'", s.Model)
+		}
+		c.called[s.Model] = true
+	}
+	if d == nil {
+		return
+	}
+	wants := d.Want("model")
+	switch {
+	case wants && given == nil:
+		hint := "add 'model: " + strings.Join(c.p.ModelOrder, "' or '") + "'"
+		if len(c.p.ModelOrder) == 0 {
+			hint = "describe one under 'models:' and name it here"
+		}
+		f.errorf(f.at(uses), "model", hint, "%s calls a model, so the stage needs 'model'", d.ID())
+	case given != nil && d.Want("no_model"):
+		f.errorf(f.at(key), "model", "remove 'model'", "%s calls no model through the gateway", d.ID())
+	case given != nil && s.Kind != component.Invoker && !wants:
+		f.errorf(f.at(key), "model", "remove 'model'", "%s calls no model", d.ID())
+	}
+}
+
+func (c *check) retry(n *yaml.Node, s *Stage) {
+	r := c.f.get(n, "retry")
+	if r == nil {
+		return
+	}
+	s.Retry.Attempts = max(1, c.f.integer(r, "attempts"))
+	s.Retry.On = c.f.texts(r, "on")
+	if len(s.Retry.On) > 0 || c.f.get(r, "on") != nil {
+		return
+	}
+	s.Retry.On = []string{"agent_no_activity", "sandbox_lost", "infra_error"}
+	if s.Kind == component.Judger {
+		s.Retry.On = []string{"judge_error"}
+	}
+}
+
+// needs checks that `needs` names earlier stages only.
+func (c *check) needs(list *yaml.Node, ids []string) {
+	f := c.f
+	place := map[string]int{}
+	for i, id := range ids {
+		if id != "" {
+			place[id] = i
+		}
+	}
+	wants := make([][]string, len(ids))
+	for i, s := range c.p.Stages {
+		wants[i] = s.Needs
+	}
+	for i, n := range list.Content {
+		v := f.get(n, "needs")
+		if v == nil {
+			continue
+		}
+		for _, item := range v.Content {
+			j, known := place[item.Value]
+			switch {
+			case f.bad[item]:
+			case !known:
+				f.errorf(f.at(item), "needs", suggest("earlier stages: ", item.Value, named(ids[:i])), "there is no stage '%s'", item.Value)
+			case j == i:
+				f.errorf(f.at(item), "needs", "", "stage '%s' needs itself: a cycle", item.Value)
+			case j > i:
+				if way := leads(item.Value, ids[i], wants, place); way != nil {
+					f.errorf(f.at(item), "needs", "", "'needs' names earlier stages only, and this is a cycle: %s -> %s", ids[i], strings.Join(way, " -> "))
+					continue
+				}
+				f.errorf(f.at(item), "needs", fmt.Sprintf("move stage '%s' above this one", item.Value), "'needs' names earlier stages only, '%s' comes later", item.Value)
+			}
+		}
+	}
+}
+
+func named(ids []string) []string {
+	var out []string
+	for _, id := range ids {
+		if id != "" {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// leads is the way from one stage to another over `needs`, nil if there is
+// none.
+func leads(from, to string, wants [][]string, place map[string]int) []string {
+	seen := map[string]bool{}
+	var walk func(id string) []string
+	walk = func(id string) []string {
+		if id == to {
+			return []string{id}
+		}
+		i, known := place[id]
+		if seen[id] || !known {
+			return nil
+		}
+		seen[id] = true
+		for _, next := range wants[i] {
+			if way := walk(next); way != nil {
+				return append([]string{id}, way...)
+			}
+		}
+		return nil
+	}
+	return walk(from)
+}
+
+// reward compiles the reward, or makes it that of the only judger.
+func (c *check) reward(list *yaml.Node, sc *scope) {
+	f := c.f
+	var judges []*Stage
+	var at []*yaml.Node
+	for i, s := range c.p.Stages {
+		if s.Kind == component.Judger {
+			judges = append(judges, s)
+			at = append(at, list.Content[i])
+		}
+	}
+	want := numberType.orNull("")
+	if v := f.get(f.root, "reward"); v != nil {
+		c.p.Reward = c.expression(v, sc, reader{"", "reward"}, want)
+		return
+	}
+	if _, given := lookup(f.root, "reward"); given != nil || len(judges) == 0 {
+		return
+	}
+	if len(judges) > 1 {
+		ids := make([]string, len(judges))
+		for i, s := range judges {
+			ids[i] = s.ID
+		}
+		f.errorf(f.at(at[1]), "reward", fmt.Sprintf(`add reward: "${{ %s.output.reward }}"`, ids[0]),
+			"several stages judge (%s), so the file must say which 'reward' counts", strings.Join(ids, ", "))
+		return
+	}
+	id := judges[0].ID
+	if id == "" {
+		return
+	}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "${{ " + id + ".output?.reward }}", Line: at[0].Line, Column: at[0].Column}
+	if f.origin[at[0]] != nil {
+		f.origin[n] = f.origin[at[0]]
+	}
+	if c.p.Reward = c.expression(n, sc, reader{"", "reward"}, want); c.p.Reward != nil {
+		c.p.Reward.where = "the only judger's verdict"
+	}
+}
+
+// converters refuses those that need token ids where a model gives none.
+func (c *check) converters(list *yaml.Node) {
+	for i, s := range c.p.Stages {
+		if s.Kind != component.Converter || !s.Descriptor.Want("ids") {
+			continue
+		}
+		for _, from := range c.p.Stages {
+			m := c.p.Models[from.Model]
+			if m == nil || m.Capture != "text" {
+				continue
+			}
+			at := c.f.get(list.Content[i], "uses")
+			c.f.errorf(c.f.at(at), "capture", "set 'capture: reported' or 'exact' on the model, or use a converter that takes messages",
+				"%s needs token ids, but model '%s' of stage '%s' has 'capture: text', which gives none", s.Uses(), m.Name, from.ID)
+			break
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package pipeline
+
+import "github.com/penstock-dev/penstock/sdk/component"
+
+// kind is what a value of the file must be.
+type kind int
+
+const (
+	kText     kind = iota
+	kInteger       // at least min
+	kNumber        // at least 0
+	kBoolean       //
+	kDuration      // 30s, 10m
+	kSize          // 64MiB
+	kChoice        // one of choices
+	kObject        // with fields
+	kDict          // any names, values of one shape
+	kList          // items of one shape
+	kFree          // anything: the settings of a plugin
+	kExpr          // one ${{ }}
+	kEither        // one of alts, told apart by what the value is
+)
+
+// shape is what the decoder, the JSON Schema and --set know of a value.
+type shape struct {
+	kind    kind
+	doc     string
+	choices []string
+	min     int
+	fields  []field
+	of      *shape
+	alts    []*shape
+	// rest allows keys beside fields.
+	rest bool
+	// later holds choices that are features.
+	later map[string]string
+}
+
+// field is one key of an object. A key with a feature is known, and refused
+// by name unless the feature is enabled.
+type field struct {
+	name     string
+	shape    *shape
+	required bool
+	feature  string
+}
+
+// Features are parts of the file's language that are known and refused unless
+// ParseOptions.Enable names them.
+var Features = []string{
+	"loop", "run", "output", "scope: group", "on_error: park", "stage hooks", "row hooks", "aliases", "unknown_models",
+	"csv", "format: auto", "budget.tokens", "budget.usd", "budget.wall",
+	"upstream vllm", "upstream sglang", "upstream lmdeploy", "upstream openai", "upstream anthropic", "upstream bedrock",
+}
+
+func text(doc string) *shape             { return &shape{kind: kText, doc: doc} }
+func integer(min int, doc string) *shape { return &shape{kind: kInteger, min: min, doc: doc} }
+func number(doc string) *shape           { return &shape{kind: kNumber, doc: doc} }
+func boolean(doc string) *shape          { return &shape{kind: kBoolean, doc: doc} }
+func duration(doc string) *shape         { return &shape{kind: kDuration, doc: doc} }
+func size(doc string) *shape             { return &shape{kind: kSize, doc: doc} }
+func free(doc string) *shape             { return &shape{kind: kFree, doc: doc} }
+func expression(doc string) *shape       { return &shape{kind: kExpr, doc: doc} }
+func list(of *shape, doc string) *shape  { return &shape{kind: kList, of: of, doc: doc} }
+func dict(of *shape, doc string) *shape  { return &shape{kind: kDict, of: of, doc: doc} }
+func choice(doc string, choices ...string) *shape {
+	return &shape{kind: kChoice, choices: choices, doc: doc}
+}
+func object(doc string, fields ...field) *shape {
+	return &shape{kind: kObject, fields: fields, doc: doc}
+}
+func either(doc string, alts ...*shape) *shape { return &shape{kind: kEither, alts: alts, doc: doc} }
+
+func (s *shape) withLater(later map[string]string) *shape {
+	s.later = later
+	return s
+}
+
+func (s *shape) open() *shape {
+	s.rest = true
+	return s
+}
+
+func (s *shape) field(name string) *field {
+	for i := range s.fields {
+		if s.fields[i].name == name {
+			return &s.fields[i]
+		}
+	}
+	return nil
+}
+
+func (s *shape) names() []string {
+	out := make([]string, len(s.fields))
+	for i, f := range s.fields {
+		out[i] = f.name
+	}
+	return out
+}
+
+// exitStatuses are how an agent can end, and judge_error.
+var retryable = []string{
+	"agent_error", "timeout", "max_turns", "budget", "agent_no_activity", "sandbox_lost", "infra_error", "cancelled", "judge_error",
+}
+
+// tables are the shapes of a pipeline file.
+type tables struct{ file, stage, model, plugin, hooks *shape }
+
+func argv(doc string) *shape { return list(text(""), doc) }
+
+func newTables() *tables {
+	t := &tables{}
+	t.hooks = list(either("a hook, by name or with settings",
+		text("hook/NAME"),
+		object("a hook with settings",
+			field{name: "uses", shape: text("hook/NAME"), required: true},
+			field{name: "with", shape: free("the hook's settings; it takes no ${{ }}")},
+			field{name: "on_error", shape: choice("what an error of the hook means: closed denies, open goes on (default closed)", "closed", "open")},
+		)), "hooks, in the order in which they act")
+	t.plugin = pluginTable()
+	t.model = modelTable(t.hooks)
+	t.stage = stageTable(t.hooks)
+	t.file = object("a penstock pipeline",
+		field{name: "penstock", shape: choice("the version of the file's language", Version), required: true},
+		field{name: "name", shape: text("the pipeline's name; default the file's")},
+		field{name: "plugins", shape: dict(t.plugin, "plugins that this file brings, by KIND/NAME")},
+		field{name: "tasks", shape: tasksTable()},
+		field{name: "models", shape: dict(t.model, "models that agents call through the gateway")},
+		field{name: "stages", shape: list(t.stage, "what each rollout goes through, in order")},
+		field{name: "reward", shape: expression("the rollout's reward, a number or null; needed when several stages judge")},
+		field{name: "workspace", shape: object("where the stages of a rollout work",
+			field{name: "from", shape: text("the folder that each workspace is copied from")},
+			field{name: "keep", shape: choice("which workspaces stay after the run (default failed)", KeepFailed, KeepAlways, KeepNever)},
+		)},
+		field{name: "concurrency", shape: object("how much runs at once",
+			field{name: "rollouts", shape: integer(1, "rollouts in flight (default 2 x cores)")},
+			field{name: "judge", shape: integer(1, "judge calls in flight (default 2 x cores)")},
+		)},
+	)
+	return t
+}
+
+func tasksTable() *shape {
+	return object("the tasks, each run as often as samples says",
+		field{name: "file", shape: text("a JSONL file, one task a line")},
+		field{name: "inline", shape: list(free("a task: {id, prompt, ...}"), "the tasks themselves")},
+		field{name: "samples", shape: integer(1, "rollouts per task (default 1)")},
+	)
+}
+
+func pluginTable() *shape {
+	dir := object("a folder with a Go main package", field{name: "go", shape: text("the folder"), required: true})
+	return object("exactly one of process, wasm and exec",
+		field{name: "process", shape: either("a go-plugin process", text("its program"), argv("its command line"), dir)},
+		field{name: "wasm", shape: either("a WASM module", text("the .wasm file"), dir)},
+		field{name: "exec", shape: argv("a program that speaks JSON-RPC 2.0 on stdin and stdout")},
+		field{name: "env", shape: dict(text("a value"), "environment of the plugin, beside the allow-listed part of ours")},
+		field{name: "limits", shape: object("bounds",
+			field{name: "memory", shape: size("most memory, such as 64MiB")},
+			field{name: "timeout", shape: duration("longest call")},
+			field{name: "in", shape: size("largest request")},
+			field{name: "out", shape: size("largest reply")},
+		)},
+		field{name: "grant", shape: list(text(""), "what a WASM module may use beyond the contract")},
+		field{name: "max_in_flight", shape: integer(1, "most calls at once")},
+		field{name: "files", shape: list(text("a file"), "further files that belong to the plugin: they count in its hash")},
+		field{name: "override", shape: boolean("whether this plugin may take the name of one that is built in")},
+		field{name: "name", shape: text("the name under which the plugin registers, if it is another")},
+	)
+}
+
+func modelTable(hooks *shape) *shape {
+	later := map[string]string{}
+	kinds := []string{"script", "vllm", "sglang", "lmdeploy", "openai", "anthropic", "bedrock"}
+	for _, k := range kinds[1:] {
+		later[k] = "upstream " + k
+	}
+	return object("a model",
+		field{name: "upstream", required: true, shape: object("who generates",
+			field{name: "kind", shape: choice("the kind of engine or provider", kinds...).withLater(later), required: true},
+			field{name: "url", shape: text("its address")},
+			field{name: "api_key", shape: text("its key: ${env:NAME} or ${file:PATH}")},
+			field{name: "file", shape: text("the rules of kind script")},
+		).open()},
+		field{name: "model", shape: text("its name at the upstream; default the entry's key")},
+		field{name: "serve_as", shape: text("the name that the agent is told; default the entry's key")},
+		field{name: "aliases", shape: list(text(""), "further names that the agent may ask for"), feature: "aliases"},
+		field{name: "unknown_models", shape: choice("what a strange name means (default reject)", "reject", "main"), feature: "unknown_models"},
+		field{name: "format", shape: text("how the model writes reasoning and tool calls: a name, a YAML file, or upstream"), required: true},
+		field{name: "template", shape: text("a chat template that renders in place of the format's")},
+		field{name: "tokenizer", shape: text("the tokenizer; capture exact needs it, save with kind script")},
+		field{name: "capture", shape: choice("what is known of a call's tokens (default exact with kind script, else text)", "exact", "reported", "text")},
+		field{name: "context", shape: integer(1, "most tokens of a prompt and its reply")},
+		field{name: "sampling", shape: object("how tokens are drawn",
+			field{name: "temperature", shape: number("")},
+			field{name: "top_p", shape: number("")},
+			field{name: "top_k", shape: integer(0, "")},
+			field{name: "max_tokens", shape: integer(1, "most tokens of a reply")},
+			field{name: "seed", shape: integer(0, "")},
+			field{name: "stop", shape: list(text(""), "texts that end a reply")},
+		)},
+		field{name: "family", shape: text("the model's family, such as qwen3")},
+		field{name: "hooks", shape: hooks},
+	)
+}
+
+func stageTable(hooks *shape) *shape {
+	return object("a stage: exactly one of uses, loop and run",
+		field{name: "id", shape: text("its name in expressions: [a-z][a-z0-9_]*"), required: true},
+		field{name: "uses", shape: text("KIND/NAME of an invoker, a judger or a converter")},
+		field{name: "run", shape: argv("a program without a model"), feature: "run"},
+		field{name: "loop", shape: object("stages that are run until a condition holds",
+			field{name: "stages", shape: list(free(""), ""), required: true},
+			field{name: "until", shape: expression("ends the loop when true"), required: true},
+			field{name: "max", shape: integer(1, "passes through the body"), required: true},
+			field{name: "else", shape: text("fail, continue, park or a stage, when max passes didn't do")},
+		), feature: "loop"},
+		field{name: "model", shape: text("an entry of models")},
+		field{name: "with", shape: free("the settings and inputs of what is used")},
+		field{name: "if", shape: expression("runs the stage only when true")},
+		field{name: "needs", shape: list(text("a stage id"), "earlier stages that must have run or been skipped")},
+		field{name: "timeout", shape: duration("default 30m for invokers, 2m for judgers")},
+		field{name: "retry", shape: object("tries",
+			field{name: "attempts", shape: integer(1, "all tries, the first included"), required: true},
+			field{name: "on", shape: list(choice("", retryable...), "the ends that are tried again; default those that fail the stage")},
+		)},
+		field{name: "on_error", shape: choice("what a failure of the stage means (default fail)", OnErrorFail, OnErrorContinue, OnErrorPark).
+			withLater(map[string]string{OnErrorPark: "on_error: park"})},
+		field{name: "output", shape: object("what the stage writes", field{name: "schema", shape: free("a JSON Schema"), required: true}), feature: "output"},
+		field{name: "hooks", shape: hooks, feature: "stage hooks"},
+		field{name: "scope", shape: choice("what a judger sees (default rollout)", "rollout", "group").
+			withLater(map[string]string{"group": "scope: group"})},
+		field{name: "idle", shape: duration("ends an agent that neither wrote nor called for so long (default off)")},
+		field{name: "budget", shape: object("what the agent may use",
+			field{name: "calls", shape: integer(1, "calls of the model")},
+			field{name: "turns", shape: integer(1, "calls of the main conversation")},
+			field{name: "tokens", shape: integer(1, "tokens in and out"), feature: "budget.tokens"},
+			field{name: "usd", shape: number("money"), feature: "budget.usd"},
+			field{name: "wall", shape: duration("wall time"), feature: "budget.wall"},
+		)},
+	)
+}
+
+// stageKinds are the kinds that a stage may use.
+var stageKinds = []string{component.Invoker, component.Judger, component.Converter}

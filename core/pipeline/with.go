@@ -1,0 +1,445 @@
+package pipeline
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-dev/penstock/sdk/component"
+)
+
+// settings is what `with:` gives to one component.
+type settings struct {
+	config json.RawMessage
+	input  *Template
+}
+
+// part of a component's schemas that decides where a key of `with` goes.
+type side struct {
+	name   string
+	raw    json.RawMessage
+	schema *jsonschema.Schema
+	typ    *Type
+	open   bool // takes keys that it doesn't name
+}
+
+func (c *check) side(n *yaml.Node, d component.Descriptor, name string, raw json.RawMessage) *side {
+	s := &side{name: name, raw: raw}
+	if absent(raw) {
+		return s
+	}
+	schema, err := c.schemas.compile(raw)
+	if err != nil {
+		c.f.errorf(c.f.at(n), "plugin", "the plugin's author has to mend it", "%s declares no valid %s schema: %s", d.ID(), name, err)
+		return s
+	}
+	s.schema = schema
+	s.typ = typeOf(raw)
+	s.open = s.typ.base != tObject || s.typ.rest != nil
+	return s
+}
+
+func (s *side) has(key string) bool { return s.typ != nil && s.typ.field(key) != nil }
+
+func (s *side) names() []string {
+	if s.typ == nil {
+		return nil
+	}
+	return s.typ.names()
+}
+
+// settings splits the `with` of holder by the component's schemas and checks
+// both halves. Findings about what is missing point to `with`, or to at when
+// there is none. sc is nil where no expression may stand.
+func (c *check) settings(at, holder *yaml.Node, d component.Descriptor, sc *scope, stage string) settings {
+	f := c.f
+	config := c.side(at, d, "config", d.Config)
+	input := c.side(at, d, "input", d.Input)
+	if sc == nil {
+		input = &side{name: "input"}
+	}
+	key, with := lookup(holder, "with")
+	if key != nil {
+		at = key
+	}
+	if with != nil && with.Kind != yaml.MappingNode && with.Tag != "!!null" {
+		f.errorf(f.at(with), "wrong-kind", "", "'with' is an object, this is %s", kindName(with))
+		return settings{}
+	}
+	halves := map[*side]*yaml.Node{config: c.half(with), input: c.half(with)}
+	if with != nil {
+		for i := 0; i+1 < len(with.Content); i += 2 {
+			key, value := with.Content[i], with.Content[i+1]
+			to := input
+			switch {
+			case config.has(key.Value):
+				to = config
+			case input.has(key.Value):
+			case input.open:
+			case config.open:
+				to = config
+			default:
+				c.unknownSetting(key, d, append(config.names(), input.names()...))
+				continue
+			}
+			halves[to].Content = append(halves[to].Content, key, value)
+		}
+	}
+	out := settings{config: c.config(at, halves[config], config, d)}
+	out.input = c.input(at, halves[input], input, d, sc, stage)
+	return out
+}
+
+func (c *check) half(with *yaml.Node) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1, Column: 1}
+	if with != nil {
+		n.Line, n.Column = with.Line, with.Column
+		if src := c.f.origin[with]; src != nil {
+			c.f.origin[n] = src
+		}
+	}
+	return n
+}
+
+func (c *check) unknownSetting(key *yaml.Node, d component.Descriptor, known []string) {
+	hint := suggest("it takes: ", key.Value, known)
+	if len(known) == 0 {
+		hint = "it takes no settings"
+	}
+	c.f.errorf(c.f.at(key), "unknown-setting", hint, "%s has no setting '%s'", d.ID(), key.Value)
+}
+
+// config checks the settings that are given once, at the start.
+func (c *check) config(at, n *yaml.Node, s *side, d component.Descriptor) json.RawMessage {
+	f := c.f
+	failed := false
+	raw, err := f.toJSON(n, func(leaf *yaml.Node) []byte {
+		if i := strings.Index(leaf.Value, opening); i >= 0 {
+			failed = true
+			f.errorf(f.within(leaf, len([]rune(leaf.Value[:i]))), "config", fmt.Sprintf("these take one: %s", list3(c.inputNames(d))),
+				"this is a setting of %s, given once at the start: it takes no ${{ }}", d.ID())
+		}
+		return quoted(f.resolve(leaf, leaf.Value))
+	})
+	if err != nil {
+		c.jsonError(err)
+		return nil
+	}
+	if s.schema == nil || failed {
+		return raw
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		f.errorf(f.at(at), "config", "", "read the settings of %s: %s", d.ID(), err)
+		return nil
+	}
+	for _, x := range violations(s.schema, v) {
+		c.violation(at, n, x, d)
+	}
+	return raw
+}
+
+func (c *check) inputNames(d component.Descriptor) []string {
+	if t := typeOf(d.Input); t != nil {
+		return t.names()
+	}
+	return nil
+}
+
+func list3(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+func (c *check) jsonError(err error) {
+	var at *nodeError
+	if errors.As(err, &at) {
+		c.f.errorf(c.f.at(at.node), "wrong-kind", "", "%s", at)
+	}
+}
+
+// violation reports what a schema says of the value under n.
+func (c *check) violation(at, n *yaml.Node, x violation, d component.Descriptor) {
+	key, node := nodeAt(n, x.at)
+	path := strings.Join(x.at, ".")
+	switch {
+	case x.missing != "":
+		p := c.f.at(at)
+		if len(x.at) > 0 && node != nil {
+			p = c.f.at(node)
+			path += "."
+		} else {
+			path = ""
+		}
+		c.f.errorf(p, "missing-setting", "", "%s needs '%s%s'", d.ID(), path, x.missing)
+	case x.unknown != "":
+		k, _ := lookup(node, x.unknown)
+		if k == nil {
+			k = at
+		}
+		c.f.errorf(c.f.at(k), "unknown-setting", suggest("it takes: ", x.unknown, x.among), "%s has no setting '%s'", d.ID(), strings.Join(append(x.at, x.unknown), "."))
+	default:
+		if node == nil || len(x.at) == 0 {
+			node = at
+		}
+		if node.Kind == yaml.MappingNode && key != nil {
+			node = key
+		}
+		c.f.errorf(c.f.at(node), "setting", x.hint, "'%s' of %s: %s", path, d.ID(), x.message)
+	}
+}
+
+// nodeAt follows a path of names and indexes; key is the key of the last.
+func nodeAt(n *yaml.Node, at []string) (key, value *yaml.Node) {
+	for _, name := range at {
+		if n == nil {
+			return nil, nil
+		}
+		switch n.Kind {
+		case yaml.MappingNode:
+			key, n = lookup(n, name)
+		case yaml.SequenceNode:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(n.Content) {
+				return nil, nil
+			}
+			key, n = nil, n.Content[i]
+		default:
+			return nil, nil
+		}
+	}
+	return key, n
+}
+
+// builder makes a template of a tree, and beside it a value in which each
+// expression is replaced by one of its type, for the schema to check.
+type builder struct {
+	c     *check
+	d     component.Descriptor
+	sc    *scope
+	stage string
+	// exprs are the places of expressions, as JSON Pointers.
+	exprs []string
+	ok    bool
+}
+
+// input checks what is given with each call.
+func (c *check) input(at, n *yaml.Node, s *side, d component.Descriptor, sc *scope, stage string) *Template {
+	if s.schema == nil && len(n.Content) == 0 {
+		return nil
+	}
+	b := &builder{c: c, d: d, sc: sc, stage: stage, ok: true}
+	root, probe := b.build(n, s.typ, nil)
+	if s.schema != nil && root != nil {
+		b.validate(at, n, s, probe)
+	}
+	if root == nil {
+		return nil
+	}
+	t := &Template{root: root, where: where(c.f.at(at))}
+	if len(b.exprs) > 0 {
+		t.schema = s.schema
+	} else if b.ok {
+		raw, err := root.append(nil, Env{})
+		if err == nil {
+			t.root = &part{literal: raw}
+		}
+	}
+	return t
+}
+
+func (b *builder) validate(at, n *yaml.Node, s *side, probe []byte) {
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(probe))
+	if err != nil {
+		b.c.f.errorf(b.c.f.at(at), "setting", "", "read the settings of %s: %s", b.d.ID(), err)
+		return
+	}
+	for _, x := range violations(s.schema, v) {
+		if !b.stems(x) {
+			b.c.violation(at, n, x, b.d)
+		}
+	}
+}
+
+// stems reports whether a violation may come only from the stand-in of an
+// expression, whose own type is checked elsewhere.
+func (b *builder) stems(x violation) bool {
+	at := pointer(x.at)
+	for _, e := range b.exprs {
+		if at == e || strings.HasPrefix(at, e+"/") || x.blunt && strings.HasPrefix(e, at+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func pointer(at []string) string {
+	var b strings.Builder
+	for _, s := range at {
+		b.WriteString("/" + s)
+	}
+	return b.String()
+}
+
+func (b *builder) build(n *yaml.Node, want *Type, at []string) (*part, []byte) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return b.object(n, want, at)
+	case yaml.SequenceNode:
+		return b.list(n, want, at)
+	}
+	if isText(n) {
+		return b.text(n, want, at)
+	}
+	raw, err := scalarJSON(n, nil)
+	if err != nil {
+		b.c.jsonError(&nodeError{n, err})
+		return nil, nil
+	}
+	return &part{literal: raw}, raw
+}
+
+func (b *builder) object(n *yaml.Node, want *Type, at []string) (*part, []byte) {
+	p := &part{object: true}
+	probe := []byte{'{'}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		var sub *Type
+		if want != nil && want.base == tObject {
+			if sub = want.field(name); sub == nil {
+				sub = want.rest
+			}
+		}
+		item, v := b.build(n.Content[i+1], sub, append(at[:len(at):len(at)], name))
+		if item == nil {
+			b.ok = false
+			b.exprs = append(b.exprs, pointer(append(at[:len(at):len(at)], name)))
+			item, v = &part{literal: json.RawMessage("null")}, []byte("null")
+		}
+		p.keys, p.items = append(p.keys, name), append(p.items, item)
+		if len(probe) > 1 {
+			probe = append(probe, ',')
+		}
+		probe = append(append(append(probe, quoted(name)...), ':'), v...)
+	}
+	return p, append(probe, '}')
+}
+
+func (b *builder) list(n *yaml.Node, want *Type, at []string) (*part, []byte) {
+	p := &part{}
+	probe := []byte{'['}
+	var sub *Type
+	if want != nil && want.base == tList {
+		sub = want.elem
+	}
+	for i, c := range n.Content {
+		place := append(at[:len(at):len(at)], strconv.Itoa(i))
+		item, v := b.build(c, sub, place)
+		if item == nil {
+			b.ok = false
+			b.exprs = append(b.exprs, pointer(place))
+			item, v = &part{literal: json.RawMessage("null")}, []byte("null")
+		}
+		p.items = append(p.items, item)
+		if len(probe) > 1 {
+			probe = append(probe, ',')
+		}
+		probe = append(probe, v...)
+	}
+	return p, append(probe, ']')
+}
+
+// text is a leaf: plain, one expression that keeps its type, or a mix.
+func (b *builder) text(n *yaml.Node, want *Type, at []string) (*part, []byte) {
+	f := b.c.f
+	cut, where, err := spans(n.Value)
+	if err != nil {
+		f.errorf(f.within(n, where), "expression", "", "%s", err)
+		return nil, nil
+	}
+	if len(cut) == 1 && !cut[0].expr {
+		raw := quoted(f.resolve(n, n.Value))
+		return &part{literal: raw}, raw
+	}
+	r := reader{b.stage, "with." + strings.Join(at, ".")}
+	if len(cut) == 1 {
+		e, t := b.c.compile(n, cut[0], b.sc, r)
+		if e == nil {
+			return nil, nil
+		}
+		if want != nil {
+			if m := misfit(t, want.with(func(c *Type) { c.optional = false })); m != "" {
+				f.errorf(b.c.exprStart(n, cut[0]), "type", b.c.fitHint(t, want, e), "'%s' of %s: %s", strings.Join(at, "."), b.d.ID(), m)
+				return nil, nil
+			}
+		}
+		b.exprs = append(b.exprs, pointer(at))
+		return &part{expr: e}, standIn(want)
+	}
+	return b.mixed(n, cut, r, want, at)
+}
+
+func (b *builder) mixed(n *yaml.Node, cut []span, r reader, want *Type, at []string) (*part, []byte) {
+	f := b.c.f
+	p := &part{text: []piece{}}
+	ok := true
+	for _, s := range cut {
+		if !s.expr {
+			p.text = append(p.text, piece{text: f.resolve(n, s.text)})
+			continue
+		}
+		e, t := b.c.compile(n, s, b.sc, r)
+		if e == nil {
+			ok = false
+			continue
+		}
+		if t.nullable {
+			f.errorf(b.c.exprStart(n, s), "nullable", fmt.Sprintf("give a value for that case: (%s ?? ...)", e.source),
+				"this may be nil%s, which can't stand in text", because(t))
+			ok = false
+		}
+		p.text = append(p.text, piece{expr: e})
+	}
+	if want != nil && ok {
+		if m := misfit(stringType, want.with(func(c *Type) { c.optional = false })); m != "" {
+			f.errorf(f.at(n), "type", "text around ${{ }} makes it a string", "'%s' of %s: %s", strings.Join(at, "."), b.d.ID(), m)
+			ok = false
+		}
+	}
+	if !ok {
+		return nil, nil
+	}
+	b.exprs = append(b.exprs, pointer(at))
+	return p, standIn(stringType)
+}
+
+// standIn is a JSON value of a type.
+func standIn(t *Type) []byte {
+	if t == nil {
+		return []byte("null")
+	}
+	switch t.base {
+	case tBool:
+		return []byte("true")
+	case tInteger, tNumber:
+		return []byte("1")
+	case tString:
+		if t.isEnum && len(t.enum) > 0 {
+			return quoted(t.enum[0])
+		}
+		return []byte(`""`)
+	case tList:
+		return []byte("[]")
+	case tObject:
+		return []byte("{}")
+	}
+	return []byte("null")
+}
