@@ -64,33 +64,35 @@ type hostJob struct {
 // toolMain is what a badly behaved tool does.
 func toolMain(args []string) int {
 	switch args[0] {
-	case "stubborn": // PIDFILE LATEFILE: ignores TERM, writes a file after 3 s
+	case "stubborn": // READYFILE LATEFILE: ignores TERM, writes a file after 3 s
 		signal.Ignore(unix.SIGTERM, unix.SIGHUP, unix.SIGINT)
-		write(args[1], strconv.Itoa(hostPid()))
+		write(args[1], "ready")
 		time.Sleep(3 * time.Second)
 		write(args[2], "late")
 		time.Sleep(time.Minute)
-	case "daemon": // PIDFILE LATEFILE: double fork, each in its own session
+	case "daemon": // READYFILE LATEFILE: double fork, each in its own session
 		spawn("daemon2", args[1:]...)
 	case "daemon2":
 		spawn("stubborn", args[1:]...)
+	case "agent": // READYFILE LATEFILE: starts a daemon and is as stubborn
+		spawn("daemon", args[1:]...)
+		signal.Ignore(unix.SIGTERM)
+		time.Sleep(time.Minute)
+	case "leave": // READYFILE LATEFILE: starts a daemon and ends
+		spawn("daemon", args[1:]...)
+		for i := 0; i < 200 && !exists(args[1]); i++ {
+			time.Sleep(10 * time.Millisecond)
+		}
 	case "env":
 		for _, kv := range os.Environ() {
 			fmt.Println(kv)
 		}
-	case "fds":
-		entries, _ := os.ReadDir("/proc/self/fd")
-		for _, e := range entries {
-			to, _ := os.Readlink("/proc/self/fd/" + e.Name())
-			fmt.Println(e.Name(), to)
-		}
+	case "nonblocking": // names those of the standard three that are
 		for fd := range 3 {
-			flags, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-			fmt.Println("nonblock", fd, flags&unix.O_NONBLOCK != 0)
+			if flags, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); flags&unix.O_NONBLOCK != 0 {
+				fmt.Println(fd)
+			}
 		}
-	case "caps":
-		data, _ := os.ReadFile("/proc/self/status")
-		fmt.Print(string(data))
 	case "long": // N: one line of N bytes
 		n, _ := strconv.Atoi(args[1])
 		block := make([]byte, 1<<16)
@@ -105,11 +107,6 @@ func toolMain(args []string) int {
 	case "count": // reads stdin to its end
 		n, _ := io.Copy(io.Discard, os.Stdin)
 		fmt.Println(n)
-	case "raise": // SIGNAL
-		n, _ := strconv.Atoi(args[1])
-		signal.Reset()
-		_ = unix.Kill(os.Getpid(), syscall.Signal(n))
-		time.Sleep(time.Second)
 	}
 	return 0
 }
@@ -125,9 +122,10 @@ func spawn(tool string, args ...string) {
 	}
 }
 
-// hostPid is this process's number; in a namespace it is that of the
-// namespace, which is no use to the test.
-func hostPid() int { return os.Getpid() }
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
 
 func write(path, text string) {
 	t := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -218,12 +219,14 @@ func kindOf(path string) (Reason, string) {
 	case len(b) == 0:
 		return NotAProgram, "it is empty"
 	case bytes.HasPrefix(b, []byte(elf.ELFMAG)):
-		f, err := elf.Open(path)
-		if err != nil {
-			return NotAProgram, "its ELF header is broken"
+		if len(b) < 20 {
+			return NotAProgram, "its ELF header is cut"
 		}
-		defer f.Close()
-		return WrongArchitecture, fmt.Sprintf("%s, this one is %s/%s", f.Machine, runtime.GOOS, runtime.GOARCH)
+		machine := elf.Machine(binary.LittleEndian.Uint16(b[18:]))
+		if elf.Data(b[elf.EI_DATA]) == elf.ELFDATA2MSB {
+			machine = elf.Machine(binary.BigEndian.Uint16(b[18:]))
+		}
+		return WrongArchitecture, fmt.Sprintf("%s, this one is %s/%s", machine, runtime.GOOS, runtime.GOARCH)
 	case bytes.HasPrefix(b, []byte("MZ")):
 		return WrongArchitecture, "it is a Windows program"
 	case isMachO(b):
