@@ -54,8 +54,9 @@ func chain(prev, next key) key {
 // canon makes keys. Arguments of tool calls and tools come again in every
 // request of a session, so their canonical keys are kept by their bytes.
 type canon struct {
-	buf  []byte
-	json map[key]key
+	buf             []byte
+	json            map[key]key
+	text, reasoning hash.Hash
 }
 
 // walk goes over c once.
@@ -69,9 +70,9 @@ func (n *canon) walk(c *chat.Conversation) *walk {
 		if m.Role == chat.Assistant {
 			leading = false
 			if run == nil {
-				run, before, beforeBody = newSaid(), w.full, w.body
+				run, before, beforeBody = n.newSaid(), w.full, w.body
 			}
-			run.add(n, m.Parts)
+			run.add(m.Parts)
 			reply := run.key()
 			w.full, w.body = follow(before, reply), follow(beforeBody, reply)
 			w.turns = append(w.turns, turn{message: i, before: before, full: w.full, body: w.body,
@@ -107,27 +108,34 @@ func follow(prev, reply key) key {
 }
 
 // said is what an assistant said: its text, its calls, and its reasoning,
-// which clients may leave out.
+// which clients may leave out. A canon has one at a time.
 type said struct {
-	text, reasoning hash.Hash
-	texts, thought  bool
+	n               *canon
+	texts, thoughts bool
 	calls           key
 }
 
-func newSaid() *said { return &said{text: sha256.New(), reasoning: sha256.New()} }
+func (n *canon) newSaid() *said {
+	if n.text == nil {
+		n.text, n.reasoning = sha256.New(), sha256.New()
+	}
+	n.text.Reset()
+	n.reasoning.Reset()
+	return &said{n: n}
+}
 
-func (s *said) add(n *canon, parts []chat.Part) {
+func (s *said) add(parts []chat.Part) {
 	for i := range parts {
 		p := &parts[i]
 		switch {
 		case p.Type == chat.Reasoning:
-			io.WriteString(s.reasoning, p.Text)
-			s.thought = s.thought || p.Text != ""
+			s.n.write(s.n.reasoning, p.Text)
+			s.thoughts = s.thoughts || p.Text != ""
 		case p.Type == chat.Text:
-			io.WriteString(s.text, p.Text)
+			s.n.write(s.n.text, p.Text)
 			s.texts = s.texts || p.Text != ""
 		default:
-			if k, ok := n.part(chat.Assistant, p); ok {
+			if k, ok := s.n.part(chat.Assistant, p); ok {
 				s.calls = chain(s.calls, k)
 			}
 		}
@@ -139,16 +147,25 @@ func (s *said) key() key {
 	if !s.texts && s.calls == (key{}) {
 		return key{}
 	}
-	var text key
-	s.text.Sum(text[:0])
-	return chain(text, s.calls)
+	return chain(s.n.sum(s.n.text), s.calls)
 }
 
-func (s *said) reasoningKey() (k key) {
-	if s.thought {
-		s.reasoning.Sum(k[:0])
+// reasoningKey is zero when there was no reasoning.
+func (s *said) reasoningKey() key {
+	if !s.thoughts {
+		return key{}
 	}
-	return k
+	return s.n.sum(s.n.reasoning)
+}
+
+func (n *canon) write(h hash.Hash, s string) {
+	n.buf = append(n.buf[:0], s...)
+	h.Write(n.buf)
+}
+
+func (n *canon) sum(h hash.Hash) key {
+	n.buf = h.Sum(n.buf[:0])
+	return key(n.buf)
 }
 
 // part returns the key of a part; a part that says nothing has none.

@@ -46,6 +46,7 @@ type packed struct {
 type packer struct {
 	store *Store
 	out   []byte
+	buf   []byte // scratch
 	blobs []blob
 	seen  map[key]bool
 }
@@ -53,6 +54,10 @@ type packer struct {
 // packCall encodes c against base, which may be nil.
 func (s *Store) packCall(c *Call, base *entry) (*packed, error) {
 	p := &packer{store: s, seen: map[key]bool{}}
+	if scratch, ok := s.scratch.Get().(*[]byte); ok {
+		p.buf = *scratch
+	}
+	defer func() { s.scratch.Put(&p.buf) }()
 	e := &entry{call: c.ID, lineage: c.Lineage}
 	from := &entry{}
 	if base != nil {
@@ -143,11 +148,10 @@ func (p *packer) hashes(tag byte, keys, base []key) {
 // chat writes the messages and the tools of a conversation.
 func (p *packer) chat(c *chat.Conversation, e, from *entry) error {
 	e.chat = make([]key, len(c.Messages))
-	var buf []byte
 	for i := range c.Messages {
 		m := &c.Messages[i]
-		buf = appendMessage(buf[:0], m)
-		e.chat[i] = sha256.Sum256(buf)
+		p.buf = appendMessage(p.buf[:0], m)
+		e.chat[i] = sha256.Sum256(p.buf)
 		if err := p.blob(e.chat[i], func() ([]byte, error) { return encode(m) }); err != nil {
 			return err
 		}
@@ -156,12 +160,12 @@ func (p *packer) chat(c *chat.Conversation, e, from *entry) error {
 	if len(c.Tools) == 0 {
 		return nil
 	}
-	buf = append(buf[:0], "tools/1"...)
+	p.buf = append(p.buf[:0], "tools/1"...)
 	for i := range c.Tools {
 		t := &c.Tools[i]
-		buf = appendFields(buf, t.Type, t.Name, t.Description, string(t.Parameters), string(t.Raw))
+		p.buf = appendFields(p.buf, t.Type, t.Name, t.Description, string(t.Parameters), string(t.Raw))
 	}
-	k := key(sha256.Sum256(buf))
+	k := key(sha256.Sum256(p.buf))
 	p.section(secTools, k[:])
 	return p.blob(k, func() ([]byte, error) {
 		tools := make([]storedTool, len(c.Tools))
@@ -197,17 +201,28 @@ func (p *packer) envelope(envelope []byte) {
 // prompt writes the prompt as far as it isn't the base's.
 func (p *packer) prompt(c *Call, e, from *entry) {
 	if c.Prompt != "" {
-		b := []byte(c.Prompt)
-		e.prompt = sum(b, []byte(c.Raw))
-		n := from.prompt.shared(b)
-		p.section(secPrompt, append(binary.AppendUvarint(nil, uint64(n)), b[n:]...))
+		n := 0
+		p.buf = append(p.buf[:0], c.Prompt...)
+		e.prompt, n = sum(from.prompt, p.buf, []byte(c.Raw))
+		p.section(secPrompt, append(binary.AppendUvarint(nil, uint64(n)), c.Prompt[n:]...))
 	}
 	if len(c.PromptIDs) > 0 {
-		b := idBytes(c.PromptIDs)
-		e.ids = sum(b, idBytes(c.SampledIDs))
-		n := from.ids.shared(b) / 4
+		n := 0
+		p.buf = appendIDBytes(p.buf[:0], c.PromptIDs)
+		e.ids, n = sum(from.ids, p.buf, appendIDBytes(nil, c.SampledIDs))
+		n /= 4
 		p.section(secIDs, appendIDs(binary.AppendUvarint(nil, uint64(n)), c.PromptIDs[n:]))
 	}
+}
+
+// sum returns the sums of a prompt and what was sampled after it, and how
+// much of the prompt is the base's.
+func sum(base sums, prompt, sampled []byte) (sums, int) {
+	s := newSummer(base)
+	s.Write(prompt)
+	shared := s.shared
+	s.Write(sampled)
+	return s.end(), shared
 }
 
 // appendMessage appends a form of m that no other message has.

@@ -297,11 +297,11 @@ func (g *Graph) Add(l *Link, c *chat.Conversation, served *chat.Reply, n Node) {
 		g.Drop(l)
 		return
 	}
-	s := newSaid()
 	g.canonical.Lock()
-	s.add(&g.canon, served.Parts)
+	s := g.canon.newSaid()
+	s.add(served.Parts)
+	reply, reasoning := s.key(), s.reasoningKey()
 	g.canonical.Unlock()
-	reply := s.key()
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -310,7 +310,7 @@ func (g *Graph) Add(l *Link, c *chat.Conversation, served *chat.Reply, n Node) {
 	}
 	l.done = true
 	v := &node{
-		call: n.Call, line: l.line, reasoning: s.reasoningKey(), request: l.walk.full, tools: l.walk.tools,
+		call: n.Call, line: l.line, reasoning: reasoning, request: l.walk.full, tools: l.walk.tools,
 		suffix: n.PromptIDs, sampled: n.SampledIDs, ended: n.Ended,
 		length: len(n.PromptIDs) + len(n.SampledIDs), after: l.after,
 	}

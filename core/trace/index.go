@@ -3,6 +3,7 @@ package trace
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"hash"
 	"sync"
 
 	"github.com/tidwall/gjson"
@@ -79,41 +80,48 @@ type sums struct {
 	at     []key // at[i] is of the first (i+1)*block bytes, the last one of all
 }
 
-// sum hashes parts as one sequence.
-func sum(parts ...[]byte) sums {
-	h := sha256.New()
-	var s sums
-	for _, p := range parts {
-		for len(p) > 0 {
-			n := min(block-s.length%block, len(p))
-			h.Write(p[:n])
-			p = p[n:]
-			if s.length += n; s.length%block == 0 {
-				s.at = append(s.at, key(h.Sum(nil)))
+// summer makes the sums of a sequence as it is written.
+type summer struct {
+	sums
+	base sums
+	h    hash.Hash
+	// shared is how much of the beginning is certainly that of the base: all
+	// of the base or a number of blocks. It is known once that much is
+	// written.
+	shared int
+	differ bool
+}
+
+func newSummer(base sums) *summer { return &summer{base: base, h: sha256.New()} }
+
+func (s *summer) Write(p []byte) (int, error) {
+	written := len(p)
+	for len(p) > 0 {
+		n := min(block-s.length%block, len(p))
+		if s.length < s.base.length {
+			n = min(n, s.base.length-s.length)
+		}
+		s.h.Write(p[:n])
+		p = p[n:]
+		s.length += n
+		if s.length%block == 0 {
+			s.at = append(s.at, key(s.h.Sum(nil)))
+		}
+		if i := (s.length - 1) / block; !s.differ && (s.length == s.base.length || s.length%block == 0) && s.length <= s.base.length {
+			if s.differ = key(s.h.Sum(nil)) != s.base.at[i]; !s.differ {
+				s.shared = s.length
 			}
 		}
 	}
-	if s.length%block != 0 {
-		s.at = append(s.at, key(h.Sum(nil)))
-	}
-	return s
+	return written, nil
 }
 
-// shared returns how many bytes b certainly shares with the beginning of the
-// sequence of s: all of it, or a number of blocks.
-func (s sums) shared(b []byte) int {
-	h := sha256.New()
-	for i, want := range s.at {
-		end := min((i+1)*block, s.length)
-		if end > len(b) {
-			return i * block
-		}
-		h.Write(b[i*block : end])
-		if key(h.Sum(nil)) != want {
-			return i * block
-		}
+// end completes the sums.
+func (s *summer) end() sums {
+	if s.length%block != 0 {
+		s.at = append(s.at, key(s.h.Sum(nil)))
 	}
-	return s.length
+	return s.sums
 }
 
 // common returns how many keys a and b share at their beginning.
@@ -127,13 +135,12 @@ func common(a, b []key) int {
 	return n
 }
 
-// idBytes is the form of ids that sums work on.
-func idBytes(ids []int32) []byte {
-	b := make([]byte, 0, 4*len(ids))
+// appendIDBytes appends ids in the form that sums work on.
+func appendIDBytes(dst []byte, ids []int32) []byte {
 	for _, id := range ids {
-		b = binary.LittleEndian.AppendUint32(b, uint32(id))
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(id))
 	}
-	return b
+	return dst
 }
 
 // largeMember is from where on a member of a request's envelope is kept once

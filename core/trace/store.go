@@ -40,7 +40,8 @@ type Store struct {
 	writer  *writer // nil when read only
 	codec   *codec
 	index   index
-	stored  recent // blobs known to be committed
+	stored  recent    // blobs known to be committed
+	scratch sync.Pool // of *[]byte
 }
 
 // Open opens the store at path and, unless o.ReadOnly, makes it if there is
