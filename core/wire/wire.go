@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -25,6 +26,14 @@ type Request struct {
 	// Unknown names top-level fields that the dialect doesn't know. They are
 	// tolerated and recorded.
 	Unknown []string
+	// Needs names fields that ask the generator for something that the
+	// canonical conversation can't say, such as "response_format". Only an
+	// upstream that gets the client's own bytes can honour them; elsewhere the
+	// request is refused (see Refusal).
+	Needs []string
+	// WantUsage says that a streamed reply is to end with its usage, in
+	// dialects where that is the client's choice.
+	WantUsage bool
 }
 
 // Error is an answer that refuses a request. Kind is one of the kinds below;
@@ -92,6 +101,28 @@ type TokenCounter interface {
 	DecodeCount(body []byte) (*Request, error)
 	// Count is the body that answers with n tokens.
 	Count(n int) []byte
+}
+
+// RequestStreamer is a dialect whose streams depend on what was asked.
+type RequestStreamer interface {
+	StreamFor(r *Request) Stream
+}
+
+// StreamFor starts the streamed reply to r.
+func StreamFor(d Dialect, r *Request) Stream {
+	if s, ok := d.(RequestStreamer); ok {
+		return s.StreamFor(r)
+	}
+	return d.Stream()
+}
+
+// Refusal is the error for a request whose Needs can't be met, nil when there
+// are none.
+func (r *Request) Refusal() *Error {
+	if len(r.Needs) == 0 {
+		return nil
+	}
+	return Errorf(Invalid, "%s is not supported by this model's upstream", strings.Join(r.Needs, ", "))
 }
 
 // Stream writes one reply as server-sent events. Each method writes whole

@@ -57,20 +57,8 @@ func readBlock(v rawjson.Value) (b block, kind string, err error) {
 			b.toolName = f
 		}
 	}
-	kind, err = field(b.typ, "type")
+	kind, err = rawjson.Required(b.typ, "type")
 	return b, kind, err
-}
-
-// field is the text of a field that must be there.
-func field(v rawjson.Value, name string) (string, error) {
-	if v.Absent() {
-		return "", rawjson.In(name, errRequired)
-	}
-	s, err := v.Str()
-	if err != nil {
-		return "", rawjson.In(name, err)
-	}
-	return s, nil
 }
 
 // add maps one item of the list of messages.
@@ -87,14 +75,14 @@ func (m *messages) add(v rawjson.Value) error {
 			content = f
 		}
 	}
-	who, err := field(role, "role")
+	who, err := rawjson.Required(role, "role")
 	if err != nil {
 		return err
 	}
 	switch r := chat.Role(who); r {
 	case chat.System:
 		if !content.Given() {
-			return rawjson.In("content", errRequired)
+			return rawjson.In("content", rawjson.ErrRequired)
 		}
 		parts, err := textParts(content)
 		if err != nil {
@@ -118,7 +106,7 @@ func (m *messages) addTurn(role chat.Role, content rawjson.Value) error {
 	case '[':
 		parts = []chat.Part{}
 	case 0, 'n':
-		return rawjson.In("content", errRequired)
+		return rawjson.In("content", rawjson.ErrRequired)
 	default:
 		return rawjson.In("content", rawjson.Errorf("must be a string or a list of blocks"))
 	}
@@ -176,7 +164,7 @@ func (m *messages) part(role chat.Role, v rawjson.Value) (p chat.Part, err error
 		return m.call(b)
 	case "redacted_thinking":
 		p.Type = chat.Reasoning
-		p.Data, err = field(b.data, "data")
+		p.Data, err = rawjson.Required(b.data, "data")
 		return p, err
 	default:
 		return b.thinkingPart()
@@ -184,17 +172,17 @@ func (m *messages) part(role chat.Role, v rawjson.Value) (p chat.Part, err error
 }
 
 func (b *block) textPart() (chat.Part, error) {
-	text, err := field(b.text, "text")
+	text, err := rawjson.Required(b.text, "text")
 	return chat.Part{Type: chat.Text, Text: text}, err
 }
 
 func (b *block) thinkingPart() (p chat.Part, err error) {
 	p.Type = chat.Reasoning
-	if p.Text, err = field(b.thinking, "thinking"); err != nil {
+	if p.Text, err = rawjson.Required(b.thinking, "thinking"); err != nil {
 		return p, err
 	}
 	if b.signature.Given() {
-		if p.Signature, err = field(b.signature, "signature"); err != nil {
+		if p.Signature, err = rawjson.Required(b.signature, "signature"); err != nil {
 			return p, err
 		}
 	}
@@ -209,15 +197,15 @@ func (b *block) imagePart() (p chat.Part, err error) {
 	if b.source.Kind() != '{' {
 		return p, rawjson.In("source", rawjson.Errorf("must be an object"))
 	}
-	kind, err := field(b.source.Get("type"), "type")
+	kind, err := rawjson.Required(b.source.Get("type"), "type")
 	if err == nil {
 		switch kind {
 		case "base64":
-			if p.MediaType, err = field(b.source.Get("media_type"), "media_type"); err == nil {
-				p.Data, err = field(b.source.Get("data"), "data")
+			if p.MediaType, err = rawjson.Required(b.source.Get("media_type"), "media_type"); err == nil {
+				p.Data, err = rawjson.Required(b.source.Get("data"), "data")
 			}
 		case "url":
-			p.URL, err = field(b.source.Get("url"), "url")
+			p.URL, err = rawjson.Required(b.source.Get("url"), "url")
 		default:
 			err = rawjson.Errorf("an image of type %q can't be mapped", kind)
 		}
@@ -237,7 +225,7 @@ func (m *messages) load(tool string) {
 }
 
 func (m *messages) reference(b block) (p chat.Part, err error) {
-	if p.Name, err = field(b.toolName, "tool_name"); err != nil {
+	if p.Name, err = rawjson.Required(b.toolName, "tool_name"); err != nil {
 		return p, err
 	}
 	m.load(p.Name)
@@ -247,10 +235,10 @@ func (m *messages) reference(b block) (p chat.Part, err error) {
 
 func (m *messages) call(b block) (p chat.Part, err error) {
 	p.Type = chat.ToolCall
-	if p.ID, err = field(b.id, "id"); err != nil {
+	if p.ID, err = rawjson.Required(b.id, "id"); err != nil {
 		return p, err
 	}
-	if p.Name, err = field(b.name, "name"); err != nil {
+	if p.Name, err = rawjson.Required(b.name, "name"); err != nil {
 		return p, err
 	}
 	p.Arguments, p.ArgumentsRaw = decodeInput(b.input)
@@ -292,7 +280,7 @@ func isScalar(text []byte) bool {
 
 func (m *messages) result(b block) (p chat.Part, err error) {
 	p.Type = chat.ToolResult
-	if p.ID, err = field(b.toolUseID, "tool_use_id"); err != nil {
+	if p.ID, err = rawjson.Required(b.toolUseID, "tool_use_id"); err != nil {
 		return p, err
 	}
 	p.Name = m.calls[p.ID]

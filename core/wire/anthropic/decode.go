@@ -90,7 +90,7 @@ func (f *request) fill(out *wire.Request, count bool) (err error) {
 			return rawjson.In("model", err)
 		}
 	case !f.version.Given():
-		return rawjson.In("model", errRequired)
+		return rawjson.In("model", rawjson.ErrRequired)
 	}
 	if f.stream.Given() {
 		if out.Stream, err = f.stream.Bool(); err != nil {
@@ -106,24 +106,21 @@ func (f *request) fill(out *wire.Request, count bool) (err error) {
 	return f.conversation(out)
 }
 
-// errRequired is said of a field that is missing, in Anthropic's words.
-var errRequired = rawjson.Errorf("Field required")
-
 func (f *request) sampling(s *chat.Sampling, count bool) error {
 	if !f.maxTokens.Given() && !count {
-		return rawjson.In("max_tokens", errRequired)
+		return rawjson.In("max_tokens", rawjson.ErrRequired)
 	}
 	var err error
-	if s.MaxTokens, err = optionalInt(f.maxTokens, 1); err != nil {
+	if s.MaxTokens, err = rawjson.OptionalInt(f.maxTokens, 1); err != nil {
 		return rawjson.In("max_tokens", err)
 	}
-	if s.TopK, err = optionalInt(f.topK, 0); err != nil {
+	if s.TopK, err = rawjson.OptionalInt(f.topK, 0); err != nil {
 		return rawjson.In("top_k", err)
 	}
-	if s.Temperature, err = optionalFloat(f.temperature); err != nil {
+	if s.Temperature, err = rawjson.OptionalFloat(f.temperature); err != nil {
 		return rawjson.In("temperature", err)
 	}
-	if s.TopP, err = optionalFloat(f.topP); err != nil {
+	if s.TopP, err = rawjson.OptionalFloat(f.topP); err != nil {
 		return rawjson.In("top_p", err)
 	}
 	if f.stopSequences.Given() {
@@ -132,32 +129,6 @@ func (f *request) sampling(s *chat.Sampling, count bool) error {
 		}
 	}
 	return nil
-}
-
-func optionalInt(v rawjson.Value, least int64) (*int, error) {
-	if !v.Given() {
-		return nil, nil
-	}
-	n, err := v.Int()
-	if err != nil {
-		return nil, err
-	}
-	if n < least {
-		return nil, rawjson.Errorf("must be at least %d", least)
-	}
-	i := int(n)
-	return &i, nil
-}
-
-func optionalFloat(v rawjson.Value) (*float64, error) {
-	if !v.Given() {
-		return nil, nil
-	}
-	f, err := v.Float()
-	if err != nil {
-		return nil, err
-	}
-	return &f, nil
 }
 
 // think reads the thinking configuration. A type that isn't known yet asks
@@ -192,7 +163,7 @@ func (f *request) conversation(out *wire.Request) error {
 		}
 	}
 	if f.messages.Absent() {
-		return rawjson.In("messages", errRequired)
+		return rawjson.In("messages", rawjson.ErrRequired)
 	}
 	if f.messages.Kind() != '[' {
 		return rawjson.In("messages", rawjson.Errorf("must be a list"))

@@ -82,8 +82,8 @@ func appendInput(b []byte, args []byte) []byte {
 	if !utf8.Valid(args) {
 		args = []byte(sse.Clean(string(args)))
 	}
-	v, err := rawjson.Parse(args, maxDepth)
-	if err != nil && !rawjson.Of(args).Absent() {
+	v := rawjson.Of(args)
+	if !v.Absent() && !rawjson.Valid(args, maxDepth) {
 		return appendUnparsed(b, string(args))
 	}
 	switch v.Kind() {

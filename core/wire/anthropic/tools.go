@@ -51,18 +51,18 @@ func decodeTool(v rawjson.Value) (t chat.Tool, deferred bool, err error) {
 		}
 	}
 	if typ.Given() {
-		if t.Type, err = field(typ, "type"); err != nil {
+		if t.Type, err = rawjson.Required(typ, "type"); err != nil {
 			return t, false, err
 		}
 		if t.Type == "custom" {
 			t.Type = ""
 		}
 	}
-	if t.Name, err = field(name, "name"); err != nil {
+	if t.Name, err = rawjson.Required(name, "name"); err != nil {
 		return t, false, err
 	}
 	if description.Given() {
-		if t.Description, err = field(description, "description"); err != nil {
+		if t.Description, err = rawjson.Required(description, "description"); err != nil {
 			return t, false, err
 		}
 	}
@@ -87,7 +87,7 @@ func decodeChoice(v rawjson.Value) (*chat.Choice, error) {
 	if v.Kind() != '{' {
 		return nil, rawjson.Errorf("must be an object")
 	}
-	kind, err := field(v.Get("type"), "type")
+	kind, err := rawjson.Required(v.Get("type"), "type")
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func decodeChoice(v rawjson.Value) (*chat.Choice, error) {
 		c.Mode = chat.ChoiceNone
 	case "tool":
 		c.Mode = chat.ChoiceNamed
-		if c.Name, err = field(v.Get("name"), "name"); err != nil {
+		if c.Name, err = rawjson.Required(v.Get("name"), "name"); err != nil {
 			return nil, err
 		}
 	default:

@@ -46,6 +46,13 @@ func Check(b []byte, depth int) error {
 	return err
 }
 
+// Valid reports whether b is JSON that a client's parser reads: as Check, but
+// names may repeat, as they do in what models write.
+func Valid(b []byte, depth int) bool {
+	d := document{text: b}
+	return utf8.Valid(b) && d.index(depth) && jsontext.Value(b).IsValid(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+}
+
 // syntaxError says what is wrong and where, without the decoder's own prefix.
 func syntaxError(err error) error {
 	var s *jsontext.SyntacticError
