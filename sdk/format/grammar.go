@@ -1,0 +1,177 @@
+package format
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+)
+
+// declared is a format made from a Spec.
+type declared struct {
+	spec    *Spec
+	grammar *grammar
+	render  *renderer
+	newID   func() string
+	markers []string
+}
+
+// New makes a format from its declaration.
+func New(s *Spec) (Format, error) {
+	d := &declared{spec: s, grammar: newGrammar(s), newID: randomID}
+	if s.IDs == "alnum9" {
+		d.newID = alnumID
+	}
+	var err error
+	if d.render, err = newRenderer(s); err != nil {
+		return nil, fmt.Errorf("format %s: %w", s.Name, err)
+	}
+	d.markers = markersOf(s)
+	return d, nil
+}
+
+// Markers implements Format.
+func (d *declared) Markers() []string { return d.markers }
+
+func markersOf(s *Spec) []string {
+	all := slices.Concat(s.Stops, s.Tokens)
+	if r := s.Reasoning; r != nil {
+		all = append(all, r.Open, r.Close)
+	}
+	var out []string
+	for _, m := range all {
+		if m != "" && !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func randomID() string {
+	var b [12]byte
+	rand.Read(b[:])
+	return "call_" + hex.EncodeToString(b[:])
+}
+
+// alnumID is nine letters and digits.
+func alnumID() string {
+	const digits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	var b [9]byte
+	rand.Read(b[:])
+	for i, c := range b {
+		b[i] = digits[int(c)%len(digits)]
+	}
+	return string(b[:])
+}
+
+// grammar is what the parser reads of a Spec, ready to match.
+type grammar struct {
+	calls         *CallsSpec
+	opens, closes [][]byte
+	noise         [][]byte
+	edges         [][]byte // opens, closes and the item's own
+	edge          [256]bool
+	stops         *stopSet
+	tagged        *taggedGrammar
+	bareTagged    bool
+	json          *JSONSpec
+	header        *headerGrammar
+	hasReasoning  bool
+	endedByCall   bool
+	anywhere      bool
+	nativeID      bool
+
+	inContent, inContentOnly     *finder // with and without the markup of calls
+	inReasoning, inReasoningOnly *finder
+}
+
+func newGrammar(s *Spec) *grammar {
+	g := &grammar{calls: s.Calls, stops: newStopSet(s.Stops), nativeID: s.IDs == "header"}
+	var content, reasoning, calls []marker
+	if r := s.Reasoning; r != nil {
+		g.hasReasoning, g.endedByCall, g.anywhere = true, r.EndedByCall, r.Anywhere
+		content = []marker{{[]byte(r.Open), markReasonOpen}, {[]byte(r.Close), markReasonClose}}
+		reasoning = content
+	}
+	if c := s.Calls; c != nil {
+		g.opens, g.closes, g.noise = texts(c.Open), texts(c.Close), texts(c.Noise)
+		g.json = c.JSON
+		if c.Tagged != nil {
+			g.tagged = newTaggedGrammar(c.Tagged, g)
+			g.bareTagged = c.Bare != "" && !g.tagged.open.inline
+		}
+		if c.Header != nil {
+			g.header = newHeaderGrammar(c.Header)
+		}
+		g.edges = slices.Concat(g.opens, g.closes)
+		if g.tagged != nil && len(g.tagged.close) > 0 {
+			g.edges = append(g.edges, g.tagged.close)
+		}
+		if g.header != nil && len(g.header.close) > 0 {
+			g.edges = append(g.edges, g.header.close)
+		}
+		for _, e := range g.edges {
+			g.edge[e[0]] = true
+		}
+		calls = g.callMarkers()
+	}
+	g.inContentOnly, g.inReasoningOnly = newFinder(content), newFinder(reasoning)
+	leftover := slices.Clone(content)
+	for _, t := range g.closes {
+		leftover = append(leftover, marker{t, markLeftover})
+	}
+	if g.tagged != nil && len(g.tagged.close) > 0 {
+		leftover = append(leftover, marker{g.tagged.close, markLeftover})
+	}
+	g.inContent = newFinder(append(leftover, calls...))
+	g.inReasoning = newFinder(slices.Concat(reasoning, calls))
+	return g
+}
+
+// callMarkers are the markers that may open calls in running text.
+func (g *grammar) callMarkers() []marker {
+	var out []marker
+	for _, t := range g.opens {
+		out = append(out, marker{t, markWrapper})
+	}
+	if g.calls.Bare == "" {
+		return out
+	}
+	if g.bareTagged {
+		out = append(out, marker{g.tagged.open.before, markBare})
+	}
+	if g.header != nil && len(g.header.open) > 0 {
+		out = append(out, marker{g.header.open, markBare})
+	}
+	if g.json != nil && g.tagged == nil && g.header == nil {
+		out = append(out, marker{[]byte("{"), markBare}, marker{[]byte("["), markBare})
+	}
+	return out
+}
+
+func newTaggedGrammar(s *TaggedSpec, g *grammar) *taggedGrammar {
+	t := &taggedGrammar{
+		open: newTag(s.Open), param: newTag(s.Param),
+		close: []byte(s.Close), paramClose: []byte(s.ParamClose),
+		trim: s.Trim == "newline", first: s.End == "first", attr: s.StringAttr,
+	}
+	t.lead = t.paramClose[0]
+	if !t.first {
+		t.closeStem = t.paramClose[:len(t.paramClose)-1]
+	}
+	all := slices.Concat([][]byte{t.close, t.paramClose, t.open.before, t.param.before}, g.opens, g.closes)
+	for _, lit := range all {
+		if len(lit) > 1 {
+			t.second[lit[1]] = true
+		}
+	}
+	return t
+}
+
+func texts(list []string) [][]byte {
+	var out [][]byte
+	for _, s := range list {
+		out = append(out, []byte(s))
+	}
+	return out
+}

@@ -1,0 +1,433 @@
+package format
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"github.com/penstock-dev/penstock/sdk/chat"
+)
+
+// renderer writes prompts with the templates of a RenderSpec.
+type renderer struct {
+	name      string
+	spec      *RenderSpec
+	stops     []string
+	nativeID  bool
+	templates *template.Template
+}
+
+// The names of the templates.
+const (
+	pieceHead      = "head"
+	pieceSystem    = "system"
+	pieceUser      = "user"
+	pieceAssistant = "assistant"
+	pieceTool      = "tool"
+	pieceGenerate  = "generate"
+)
+
+func newRenderer(s *Spec) (*renderer, error) {
+	r := &renderer{name: s.Name, spec: s.Render, stops: s.Stops, nativeID: s.IDs == "header"}
+	r.templates = template.New(s.Name).Funcs(templateFuncs)
+	pieces := map[string]string{
+		pieceHead: s.Render.Head, pieceSystem: s.Render.System, pieceUser: s.Render.User,
+		pieceAssistant: s.Render.Assistant, pieceTool: s.Render.Tool, pieceGenerate: s.Render.Generate,
+	}
+	for name, text := range s.Render.Define {
+		pieces[name] = text
+	}
+	for name, text := range pieces {
+		if _, err := r.templates.New(name).Parse(text); err != nil {
+			return nil, fmt.Errorf("read template of %s: %w", name, err)
+		}
+	}
+	for _, t := range r.templates.Templates() {
+		if t.Tree != nil {
+			markData(t.Root)
+		}
+	}
+	return r, nil
+}
+
+// Render implements Format.
+func (d *declared) Render(_ context.Context, q *RenderRequest) (*Rendered, error) {
+	return d.render.run(q.Chat, -1, "")
+}
+
+// Tail implements Format.
+func (d *declared) Tail(_ context.Context, q *RenderRequest, k int, ended Ended) (*Rendered, error) {
+	if k < 0 || k >= len(q.Chat.Messages) || q.Chat.Messages[k].Role != chat.Assistant {
+		return nil, fmt.Errorf("format %s: message %d is no assistant's", d.spec.Name, k)
+	}
+	return d.render.run(q.Chat, k, ended)
+}
+
+// run renders a conversation, or with k >= 0 what follows the sampled tokens
+// of message k.
+func (r *renderer) run(c *chat.Conversation, k int, ended Ended) (*Rendered, error) {
+	v := newView(r, c)
+	w := &segmentWriter{message: -1}
+	first := v.leading
+	if k < 0 {
+		if err := v.writeHead(w); err != nil {
+			return nil, err
+		}
+	} else {
+		first = k + 1
+		w.message = k
+		if ended != EndedStop {
+			w.add(r.spec.Stop, Markup)
+		}
+		w.add(r.spec.After, Markup)
+	}
+	for _, m := range c.Messages[:first] {
+		v.Calls += len(chat.Calls(m.Parts))
+	}
+	for i := first; i < len(c.Messages); i++ {
+		if err := v.writeMessage(w, i); err != nil {
+			return nil, err
+		}
+	}
+	out := &Rendered{Stops: r.stops}
+	w.message = -1
+	from := len(w.segments)
+	if err := r.execute(w, pieceGenerate, v); err != nil {
+		return nil, err
+	}
+	open := r.spec.OpenReasoning
+	out.State.ReasoningOpen = open != "" && strings.HasSuffix(Text(w.segments[from:]), open)
+	if k >= 0 {
+		out.Unstable = v.unstable(k, out.State.ReasoningOpen)
+	}
+	out.Segments = w.segments
+	return out, nil
+}
+
+func (r *renderer) execute(w *segmentWriter, piece string, data any) error {
+	if err := r.templates.ExecuteTemplate(w, piece, data); err != nil {
+		return fmt.Errorf("format %s: render %s: %w", r.name, piece, err)
+	}
+	return nil
+}
+
+// view is a conversation as the templates of head and generate see it.
+type view struct {
+	// System is the text of the leading system messages, HasSystem whether
+	// there are any.
+	System    sourced
+	HasSystem bool
+	Tools     []toolView
+	// Think and NoThink say whether reasoning is wanted; neither is set where
+	// the model decides.
+	Think, NoThink bool
+	// Calls counts the calls before the message that is written.
+	Calls int
+
+	r       *renderer
+	c       *chat.Conversation
+	leading int // leading system messages
+	query   int // index of the last real message of a user, -1: none
+}
+
+// toolView is a tool as templates see it.
+type toolView struct {
+	Name, Description string
+	Parameters        Value
+	// Function is {name, description, parameters}; Definition is
+	// {type: "function", function}.
+	Function, Definition Value
+}
+
+// messageView is a message, or one result of a tool, as templates see it.
+type messageView struct {
+	Text      string
+	Reasoning string
+	// Keep says that reasoning of this message is rendered.
+	Keep  bool
+	Calls []callView
+	// First and Last say that the neighbours are no tool results.
+	First, Last bool
+	// LastTurn says that it is the last message of a user, or comes after it.
+	LastTurn bool
+	// Name, ID and Index are those of a result: of its tool, of its call, and
+	// its place among the results of its run.
+	Name, ID       string
+	Index          int
+	Think, NoThink bool
+}
+
+// callView is a call as templates see it.
+type callView struct {
+	ID, Name string
+	// Params are the members of the arguments. Arguments that are no object
+	// are in Raw, as text.
+	Params []Member
+	Args   Value
+	Raw    string
+	First  bool
+	Index  int // among all calls of the conversation
+}
+
+// JSON is the arguments as Python spells them.
+func (c callView) JSON() string {
+	if c.Raw != "" {
+		return c.Raw
+	}
+	return c.Args.JSON()
+}
+
+func newView(r *renderer, c *chat.Conversation) *view {
+	v := &view{r: r, c: c, query: -1}
+	var system []string
+	for v.leading < len(c.Messages) && c.Messages[v.leading].Role == chat.System {
+		system = append(system, joinText(c.Messages[v.leading].Parts, "\n\n"))
+		v.leading++
+	}
+	v.HasSystem = v.leading > 0
+	v.System = sourced(strings.Join(system, "\n\n"))
+	thinks := r.spec.Thinking
+	if c.Thinking != nil {
+		thinks = "off"
+		if *c.Thinking {
+			thinks = "on"
+		}
+	}
+	v.Think, v.NoThink = thinks == "on", thinks == "off"
+	v.query = lastQuery(c.Messages)
+	return v
+}
+
+// lastQuery is the index of the last message that a user wrote, -1 when there
+// is none. Text that is nothing but a tool's response is no query.
+func lastQuery(messages []chat.Message) int {
+	for i := len(messages) - 1; i >= 0; i-- {
+		if messages[i].Role != chat.User {
+			continue
+		}
+		text := strings.TrimSpace(chat.PlainText(messages[i].Parts))
+		if !strings.HasPrefix(text, "<tool_response>") || !strings.HasSuffix(text, "</tool_response>") {
+			return i
+		}
+	}
+	return -1
+}
+
+// keeps reports whether reasoning of message i is rendered when the last query
+// is there.
+func (r *renderer) keeps(i, query int) bool {
+	switch r.spec.Keep {
+	case "none":
+		return false
+	case "last_query":
+		return i > query
+	}
+	return true
+}
+
+// unstable says why what was sampled for message k isn't what is rendered now:
+// reasoning that was in the prompt, or in what was sampled, is dropped.
+func (v *view) unstable(k int, opened bool) string {
+	before := lastQuery(v.c.Messages[:k])
+	for i := before + 1; i <= k; i++ {
+		m := v.c.Messages[i]
+		if m.Role != chat.Assistant || v.r.keeps(i, v.query) == v.r.keeps(i, before) && (i != k || v.r.spec.Keep != "none") {
+			continue
+		}
+		if opened || joinReasoning(m.Parts) != "" {
+			return "reasoning_dropped"
+		}
+	}
+	return ""
+}
+
+func (v *view) writeHead(w *segmentWriter) error {
+	for _, t := range v.c.Tools {
+		if t.Type != "" && t.Type != "function" {
+			return fmt.Errorf("format %s: tool %q has type %q, which only its provider can run", v.r.name, t.Name, t.Type)
+		}
+		tool, err := viewTool(t)
+		if err != nil {
+			return fmt.Errorf("format %s: %w", v.r.name, err)
+		}
+		v.Tools = append(v.Tools, tool)
+	}
+	return v.r.execute(w, pieceHead, v)
+}
+
+func viewTool(t chat.Tool) (toolView, error) {
+	out := toolView{Name: t.Name, Description: t.Description}
+	members := []Member{{"name", stringValue(t.Name)}}
+	if t.Description != "" {
+		members = append(members, Member{"description", stringValue(t.Description)})
+	}
+	if len(t.Parameters) > 0 {
+		p, err := ParseValue(t.Parameters)
+		if err != nil {
+			return out, fmt.Errorf("read parameters of tool %q: %w", t.Name, err)
+		}
+		out.Parameters = p
+		members = append(members, Member{"parameters", p})
+	}
+	out.Function = Value{kind: kindObject, members: members}
+	out.Definition = Value{kind: kindObject, members: []Member{{"type", stringValue("function")}, {"function", out.Function}}}
+	return out, nil
+}
+
+func stringValue(s string) Value { return Value{kind: kindString, text: s} }
+
+// writeMessage renders message i.
+func (v *view) writeMessage(w *segmentWriter, i int) error {
+	m := v.c.Messages[i]
+	w.message = i
+	for _, p := range m.Parts {
+		if p.Type == chat.Image {
+			return fmt.Errorf("format %s: message %d has an image, which this format can't render", v.r.name, i)
+		}
+	}
+	switch m.Role {
+	case chat.System:
+		return v.r.execute(w, pieceSystem, messageView{Text: joinText(m.Parts, "\n\n"), Think: v.Think, NoThink: v.NoThink})
+	case chat.User:
+		return v.r.execute(w, pieceUser, messageView{Text: joinText(m.Parts, "\n"), LastTurn: i == v.query, Think: v.Think, NoThink: v.NoThink})
+	case chat.Assistant:
+		return v.writeAssistant(w, i)
+	case chat.ToolRole:
+		return v.writeResults(w, i)
+	}
+	return fmt.Errorf("format %s: message %d has role %q", v.r.name, i, m.Role)
+}
+
+func (v *view) writeAssistant(w *segmentWriter, i int) error {
+	m := v.c.Messages[i]
+	view := messageView{
+		Text: joinText(m.Parts, ""), Keep: v.r.keeps(i, v.query), LastTurn: i > v.query,
+		Think: v.Think, NoThink: v.NoThink,
+	}
+	if view.Keep {
+		view.Reasoning = joinReasoning(m.Parts)
+	}
+	for n, p := range chat.Calls(m.Parts) {
+		call := callView{ID: p.ID, Name: p.Name, First: n == 0, Index: v.Calls}
+		v.Calls++
+		call.Args, call.Raw = arguments(p)
+		call.Params = call.Args.members
+		view.Calls = append(view.Calls, call)
+	}
+	if err := v.r.execute(w, pieceAssistant, view); err != nil {
+		return err
+	}
+	w.add(v.r.spec.Stop, Markup)
+	w.add(v.r.spec.After, Markup)
+	return nil
+}
+
+// arguments are those of a call: an object, or text that is none.
+func arguments(p chat.Part) (Value, string) {
+	v, err := ParseValue(p.Arguments)
+	if err == nil && v.IsString() {
+		if inner, err := ParseValue([]byte(v.text)); err == nil && inner.IsObject() {
+			return inner, ""
+		}
+		return Value{}, v.text
+	}
+	switch {
+	case len(p.Arguments) == 0 || err == nil && v.IsNull():
+		return Value{kind: kindObject}, ""
+	case err != nil || !v.IsObject():
+		return Value{}, string(p.Arguments)
+	}
+	return v, ""
+}
+
+// writeResults renders the results of tools in message i, usually one.
+func (v *view) writeResults(w *segmentWriter, i int) error {
+	all := v.c.Messages
+	var results []messageView
+	for _, p := range all[i].Parts {
+		if p.Type != chat.ToolResult {
+			continue
+		}
+		for _, c := range p.Content {
+			if c.Type == chat.Image {
+				return fmt.Errorf("format %s: the tool result in message %d has an image, which this format can't render", v.r.name, i)
+			}
+		}
+		results = append(results, messageView{Text: resultText(p), Name: v.resultName(p, i), ID: p.ID})
+	}
+	if len(results) == 0 {
+		results = []messageView{{Text: joinText(all[i].Parts, "\n")}}
+	}
+	index := 0
+	for j := i - 1; j >= 0 && all[j].Role == chat.ToolRole; j-- {
+		index++
+	}
+	for n, m := range results {
+		m.First = n == 0 && (i == 0 || all[i-1].Role != chat.ToolRole)
+		m.Last = n == len(results)-1 && (i+1 == len(all) || all[i+1].Role != chat.ToolRole)
+		m.Index, m.Think, m.NoThink = index+n, v.Think, v.NoThink
+		if err := v.r.execute(w, pieceTool, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resultName is the name of the tool that a result is of, from the result or
+// from its call.
+func (v *view) resultName(p chat.Part, i int) string {
+	if p.Name != "" {
+		return p.Name
+	}
+	for ; i >= 0; i-- {
+		for _, c := range v.c.Messages[i].Parts {
+			if c.Type == chat.ToolCall && c.ID == p.ID {
+				return c.Name
+			}
+		}
+	}
+	return ""
+}
+
+// resultText is a result's text. Templates have no place for is_error, so an
+// error says so itself: where it doesn't, "Error: " is put in front.
+func resultText(p chat.Part) string {
+	s := joinText(p.Content, "\n")
+	if !p.IsError {
+		return s
+	}
+	start := strings.ToLower(strings.TrimLeft(s, " \t\r\n<"))
+	for _, word := range []string{"error", "tool_use_error", "exception", "traceback"} {
+		if strings.HasPrefix(start, word) {
+			return s
+		}
+	}
+	if s == "" {
+		s = "the tool failed without a message"
+	}
+	return "Error: " + s
+}
+
+// joinText joins the text parts.
+func joinText(parts []chat.Part, sep string) string {
+	var texts []string
+	for _, p := range parts {
+		if p.Type == chat.Text {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, sep)
+}
+
+// joinReasoning joins the reasoning that can be read; a redacted block has no
+// text.
+func joinReasoning(parts []chat.Part) string {
+	var texts []string
+	for _, p := range parts {
+		if p.Type == chat.Reasoning && p.Text != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}

@@ -1,0 +1,287 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sort"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// SpecError is what is wrong with a format file, and where. Line and Col count
+// from 1.
+type SpecError struct {
+	File      string
+	Line, Col int
+	Message   string
+	Hint      string
+}
+
+func (e *SpecError) Error() string {
+	s := fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Message)
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+// ParseSpec reads a format file strictly. Its error joins a *SpecError for
+// each thing that is wrong.
+func ParseSpec(file string, data []byte) (*Spec, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return nil, syntaxError(file, data, err)
+	}
+	if len(doc.Content) == 0 {
+		return nil, &SpecError{file, 1, 1, "the file is empty", "a format needs at least name, calls and render"}
+	}
+	d := specDecoder{file: file}
+	var s Spec
+	d.value(doc.Content[0], reflect.ValueOf(&s).Elem(), "format")
+	if len(d.errs) == 0 {
+		d.check(&s, doc.Content[0])
+	}
+	if len(d.errs) > 0 {
+		return nil, errors.Join(d.errs...)
+	}
+	return &s, nil
+}
+
+// syntaxError takes the position out of yaml's message, which has the line
+// alone.
+func syntaxError(file string, data []byte, err error) error {
+	msg := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 1
+	if _, e := fmt.Sscanf(msg, "line %d:", &line); e == nil {
+		_, msg, _ = strings.Cut(msg, ": ")
+	}
+	hint := ""
+	if rows := strings.Split(string(data), "\n"); line <= len(rows) {
+		for _, row := range rows[max(0, line-2):line] {
+			if strings.HasPrefix(row, "\t") {
+				hint = "YAML is indented with spaces, and this line starts with a tab"
+			}
+		}
+	}
+	return &SpecError{file, line, 1, msg, hint}
+}
+
+type specDecoder struct {
+	file string
+	errs []error
+}
+
+func (d *specDecoder) fail(n *yaml.Node, hint, format string, a ...any) {
+	d.errs = append(d.errs, &SpecError{d.file, n.Line, n.Column, fmt.Sprintf(format, a...), hint})
+}
+
+func (d *specDecoder) value(n *yaml.Node, v reflect.Value, where string) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(n, v.Elem(), where)
+	case reflect.Struct:
+		d.object(n, v, where)
+	case reflect.Slice:
+		d.list(n, v, where)
+	case reflect.Map:
+		d.table(n, v, where)
+	case reflect.Bool:
+		if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" {
+			d.fail(n, "", "%s must be true or false", where)
+			return
+		}
+		v.SetBool(n.Value == "true")
+	case reflect.String:
+		if n.Kind != yaml.ScalarNode {
+			d.fail(n, "", "%s must be text", where)
+			return
+		}
+		v.SetString(n.Value)
+	}
+}
+
+func (d *specDecoder) object(n *yaml.Node, v reflect.Value, where string) {
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, "", "%s must be a mapping", where)
+		return
+	}
+	fields := map[string]int{}
+	for i := range v.NumField() {
+		fields[v.Type().Field(i).Tag.Get("yaml")] = i
+	}
+	seen := map[string]int{}
+	for i := 0; i < len(n.Content); i += 2 {
+		key, val := n.Content[i], n.Content[i+1]
+		if line, twice := seen[key.Value]; twice {
+			d.fail(key, "", "%q is given twice, first in line %d", key.Value, line)
+			continue
+		}
+		seen[key.Value] = key.Line
+		f, ok := fields[key.Value]
+		if !ok {
+			d.fail(key, suggest(key.Value, keys(fields)), "%s has no key %q", where, key.Value)
+			continue
+		}
+		d.value(val, v.Field(f), key.Value)
+	}
+}
+
+// list takes one scalar for a list of one.
+func (d *specDecoder) list(n *yaml.Node, v reflect.Value, where string) {
+	items := n.Content
+	if n.Kind == yaml.ScalarNode {
+		items = []*yaml.Node{n}
+	} else if n.Kind != yaml.SequenceNode {
+		d.fail(n, "", "%s must be a list", where)
+		return
+	}
+	out := reflect.MakeSlice(v.Type(), len(items), len(items))
+	for i, item := range items {
+		d.value(item, out.Index(i), fmt.Sprintf("%s[%d]", where, i))
+	}
+	v.Set(out)
+}
+
+func (d *specDecoder) table(n *yaml.Node, v reflect.Value, where string) {
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, "", "%s must be a mapping", where)
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	for i := 0; i < len(n.Content); i += 2 {
+		item := reflect.New(v.Type().Elem()).Elem()
+		d.value(n.Content[i+1], item, n.Content[i].Value)
+		v.SetMapIndex(reflect.ValueOf(n.Content[i].Value), item)
+	}
+}
+
+// find returns the node at a path of keys, or the deepest there is.
+func find(n *yaml.Node, path ...string) *yaml.Node {
+	for _, key := range path {
+		for i := 0; i < len(n.Content)-1; i += 2 {
+			if n.Content[i].Value == key {
+				n = n.Content[i+1]
+				break
+			}
+		}
+	}
+	return n
+}
+
+// check holds what types can't say.
+func (d *specDecoder) check(s *Spec, root *yaml.Node) {
+	need := func(ok bool, what string, path ...string) {
+		if !ok {
+			d.fail(find(root, path...), "", "%s", what)
+		}
+	}
+	oneOf := func(value string, allowed []string, path ...string) {
+		for _, a := range allowed {
+			if value == a {
+				return
+			}
+		}
+		d.fail(find(root, path...), suggest(value, allowed), "%s is %q, want one of %s",
+			strings.Join(path, "."), value, strings.Join(quoteAll(allowed), ", "))
+	}
+	need(s.Name != "" && !strings.ContainsAny(s.Name, "/ \t\n"), "a format needs a name, without spaces and slashes", "name")
+	need(s.Render != nil, "a format needs render")
+	oneOf(s.IDs, []string{"", "random", "alnum9", "header"}, "ids")
+	if r := s.Reasoning; r != nil {
+		need(r.Open != "" && r.Close != "", "reasoning needs open and close", "reasoning")
+	}
+	if c := s.Calls; c != nil {
+		need(c.Tagged != nil || c.JSON != nil || c.Header != nil,
+			"calls need a grammar: tagged, json or header", "calls")
+		need(len(c.Open) > 0 || c.Bare != "", "calls need open, or bare to say where they come without it", "calls")
+		oneOf(c.Bare, []string{"", "line", "start", "anywhere"}, "calls", "bare")
+		d.checkTagged(c.Tagged, need, oneOf)
+		if j := c.JSON; j != nil {
+			need(j.SingleKey || len(j.Name) > 0 && len(j.Arguments) > 0, "json needs name and arguments, or single_key", "calls", "json")
+		}
+		if h := c.Header; h != nil {
+			need(len(h.Sep) > 0, "header needs sep", "calls", "header")
+		}
+	}
+	if r := s.Render; r != nil {
+		oneOf(r.Thinking, []string{"", "on", "off"}, "render", "thinking")
+		oneOf(r.Keep, []string{"", "all", "none", "last_query"}, "render", "keep")
+		need(r.User != "" && r.Assistant != "" && r.Generate != "", "render needs user, assistant and generate", "render")
+	}
+}
+
+func (d *specDecoder) checkTagged(t *TaggedSpec, need func(bool, string, ...string), oneOf func(string, []string, ...string)) {
+	if t == nil {
+		return
+	}
+	at := []string{"calls", "tagged"}
+	need(strings.Contains(t.Open, "{name}"), "tagged.open needs {name}", append(at, "open")...)
+	need(strings.Contains(t.Param, "{name}"), "tagged.param needs {name}", append(at, "param")...)
+	need(t.ParamClose != "", "tagged needs param_close", at...)
+	oneOf(t.Trim, []string{"", "none", "newline"}, append(at, "trim")...)
+	oneOf(t.End, []string{"", "lookahead", "first"}, append(at, "end")...)
+}
+
+func keys(m map[string]int) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}
+
+func quoteAll(list []string) []string {
+	var out []string
+	for _, s := range list {
+		out = append(out, fmt.Sprintf("%q", s))
+	}
+	return out
+}
+
+// suggest is "did you mean" with the nearest of names, or nothing.
+func suggest(name string, names []string) string {
+	if n := Nearest(name, names); n != "" {
+		return fmt.Sprintf("did you mean %q?", n)
+	}
+	return ""
+}
+
+// Nearest returns the name that differs least from name, "" when all are far
+// from it.
+func Nearest(name string, names []string) string {
+	best, found := max(2, len(name)/3)+1, ""
+	for _, n := range names {
+		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < best {
+			best, found = d, n
+		}
+	}
+	return found
+}
+
+// distance is the number of bytes to insert, delete or replace.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diag
+			if a[i] != b[j] {
+				cost++
+			}
+			diag = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diag+1)
+		}
+	}
+	return row[len(b)]
+}

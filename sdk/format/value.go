@@ -1,0 +1,580 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxDepth is how deep JSON from outside may nest.
+const maxDepth = 512
+
+// kind is the first letter of a JSON type's name.
+type kind byte
+
+const (
+	kindNull   kind = 'n'
+	kindBool   kind = 'b'
+	kindNumber kind = '0'
+	kindString kind = 's'
+	kindArray  kind = 'a'
+	kindObject kind = 'o'
+)
+
+// Value is a JSON value with its keys in order and its numbers as written.
+// Its exported methods are what templates use.
+type Value struct {
+	kind    kind
+	text    string // a string's own text, another scalar's spelling
+	items   []Value
+	members []Member
+}
+
+// Member is a key of an object with its value.
+type Member struct {
+	Key   string
+	Value Value
+}
+
+// ParseValue reads one JSON value, strictly.
+func ParseValue(src []byte) (Value, error) {
+	r := valueReader{src: src}
+	v, err := r.value(0)
+	if err != nil {
+		return Value{}, err
+	}
+	if r.space(); r.i < len(src) {
+		return Value{}, fmt.Errorf("byte %d: text after the JSON value", r.i)
+	}
+	return v, nil
+}
+
+type valueReader struct {
+	src []byte
+	i   int
+}
+
+func (r *valueReader) space() {
+	for r.i < len(r.src) && isSpace(r.src[r.i]) {
+		r.i++
+	}
+}
+
+func (r *valueReader) fail(want string) error {
+	if r.i >= len(r.src) {
+		return fmt.Errorf("JSON ends where %s should be", want)
+	}
+	return fmt.Errorf("byte %d: %q where %s should be", r.i, r.src[r.i], want)
+}
+
+func (r *valueReader) value(depth int) (Value, error) {
+	if depth > maxDepth {
+		return Value{}, errors.New("JSON nests too deeply")
+	}
+	r.space()
+	if r.i >= len(r.src) {
+		return Value{}, r.fail("a value")
+	}
+	switch c := r.src[r.i]; {
+	case c == '{':
+		return r.object(depth)
+	case c == '[':
+		return r.array(depth)
+	case c == '"':
+		s, err := r.str()
+		return Value{kind: kindString, text: s}, err
+	case c == '-' || c >= '0' && c <= '9':
+		n := numberEnd(r.src[r.i:])
+		if n == 0 {
+			return Value{}, r.fail("a number")
+		}
+		v := Value{kind: kindNumber, text: string(r.src[r.i : r.i+n])}
+		r.i += n
+		return v, nil
+	}
+	for word, k := range map[string]kind{"true": kindBool, "false": kindBool, "null": kindNull} {
+		if hasPrefix(r.src[r.i:], word) {
+			r.i += len(word)
+			return Value{kind: k, text: word}, nil
+		}
+	}
+	return Value{}, r.fail("a value")
+}
+
+func (r *valueReader) object(depth int) (Value, error) {
+	v := Value{kind: kindObject}
+	r.i++
+	for {
+		r.space()
+		if r.i < len(r.src) && r.src[r.i] == '}' && len(v.members) == 0 {
+			r.i++
+			return v, nil
+		}
+		if r.i >= len(r.src) || r.src[r.i] != '"' {
+			return v, r.fail("a key")
+		}
+		key, err := r.str()
+		if err != nil {
+			return v, err
+		}
+		if r.space(); r.i >= len(r.src) || r.src[r.i] != ':' {
+			return v, r.fail("a colon")
+		}
+		r.i++
+		item, err := r.value(depth + 1)
+		if err != nil {
+			return v, err
+		}
+		v.members = append(v.members, Member{key, item})
+		done, err := r.next('}')
+		if done || err != nil {
+			return v, err
+		}
+	}
+}
+
+func (r *valueReader) array(depth int) (Value, error) {
+	v := Value{kind: kindArray}
+	r.i++
+	for {
+		r.space()
+		if r.i < len(r.src) && r.src[r.i] == ']' && len(v.items) == 0 {
+			r.i++
+			return v, nil
+		}
+		item, err := r.value(depth + 1)
+		if err != nil {
+			return v, err
+		}
+		v.items = append(v.items, item)
+		done, err := r.next(']')
+		if done || err != nil {
+			return v, err
+		}
+	}
+}
+
+// next reads a comma, or the end of the container.
+func (r *valueReader) next(end byte) (bool, error) {
+	r.space()
+	if r.i >= len(r.src) {
+		return false, r.fail("a comma")
+	}
+	c := r.src[r.i]
+	if c != ',' && c != end {
+		return false, r.fail("a comma")
+	}
+	r.i++
+	return c == end, nil
+}
+
+func (r *valueReader) str() (string, error) {
+	start := r.i
+	for i := r.i + 1; i < len(r.src); i++ {
+		switch c := r.src[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			r.i = i + 1
+			s, ok := unescape(r.src[start+1 : i])
+			if !ok {
+				return "", fmt.Errorf("byte %d: a string has a bad escape", start)
+			}
+			return s, nil
+		case c < ' ':
+			return "", fmt.Errorf("byte %d: a string has a raw control character", i)
+		}
+	}
+	return "", errors.New("JSON ends in a string")
+}
+
+// numberEnd is the length of the JSON number at the start of b, 0 when there
+// is none.
+func numberEnd(b []byte) int {
+	i := 0
+	digits := func() bool {
+		start := i
+		for i < len(b) && b[i] >= '0' && b[i] <= '9' {
+			i++
+		}
+		return i > start
+	}
+	if i < len(b) && b[i] == '-' {
+		i++
+	}
+	if i < len(b) && b[i] == '0' {
+		i++
+	} else if !digits() {
+		return 0
+	}
+	if i < len(b) && b[i] == '.' {
+		if i++; !digits() {
+			return 0
+		}
+	}
+	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
+		if i++; i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		if !digits() {
+			return 0
+		}
+	}
+	return i
+}
+
+// unescape decodes the inside of a JSON string. A surrogate without its
+// partner stays as it was spelled, so that nothing is lost.
+func unescape(b []byte) (string, bool) {
+	plain := true
+	for _, c := range b {
+		if c == '\\' {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return string(b), true
+	}
+	out := make([]byte, 0, len(b))
+	for i := 0; i < len(b); i++ {
+		if b[i] != '\\' {
+			out = append(out, b[i])
+			continue
+		}
+		if i++; i >= len(b) {
+			return "", false
+		}
+		if b[i] == 'u' {
+			n, ok := appendUnicode(&out, b[i-1:])
+			if !ok {
+				return "", false
+			}
+			i += n - 2
+			continue
+		}
+		c := escaped(b[i])
+		if c == 0 {
+			return "", false
+		}
+		out = append(out, c)
+	}
+	return string(out), true
+}
+
+// escaped is what a JSON escape of one letter stands for, 0 when it is none.
+func escaped(c byte) byte {
+	switch c {
+	case '"', '\\', '/':
+		return c
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return 0
+}
+
+// appendUnicode decodes \uXXXX, with its partner where it is half of a pair,
+// and returns how many bytes it read.
+func appendUnicode(out *[]byte, b []byte) (int, bool) {
+	hi, ok := hex4(b)
+	if !ok {
+		return 0, false
+	}
+	if !utf16.IsSurrogate(hi) {
+		*out = utf8.AppendRune(*out, hi)
+		return 6, true
+	}
+	if lo, ok := hex4(b[6:]); ok {
+		if r := utf16.DecodeRune(hi, lo); r != utf8.RuneError {
+			*out = utf8.AppendRune(*out, r)
+			return 12, true
+		}
+	}
+	*out = append(*out, b[:6]...)
+	return 6, true
+}
+
+// hex4 reads \uXXXX.
+func hex4(b []byte) (rune, bool) {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	var r rune
+	for _, c := range b[2:6] {
+		switch {
+		case c >= '0' && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case c >= 'a' && c <= 'f':
+			r = r<<4 | rune(c-'a'+10)
+		case c >= 'A' && c <= 'F':
+			r = r<<4 | rune(c-'A'+10)
+		default:
+			return 0, false
+		}
+	}
+	return r, true
+}
+
+// IsObject, IsArray, IsString and IsNull tell the kind of a value.
+func (v Value) IsObject() bool { return v.kind == kindObject }
+
+// IsArray reports whether v is an array.
+func (v Value) IsArray() bool { return v.kind == kindArray }
+
+// IsString reports whether v is a string.
+func (v Value) IsString() bool { return v.kind == kindString }
+
+// IsNull reports whether v is null or absent.
+func (v Value) IsNull() bool { return v.kind == kindNull || v.kind == 0 }
+
+// Present reports whether there is a value, null included.
+func (v Value) Present() bool { return v.kind != 0 }
+
+// Members are the keys of an object, in order.
+func (v Value) Members() []Member { return v.members }
+
+// Items are the items of an array.
+func (v Value) Items() []Value { return v.items }
+
+// Get returns the value of a key, absent when there is none. The last one of
+// a repeated key counts.
+func (v Value) Get(key string) Value {
+	for i := len(v.members) - 1; i >= 0; i-- {
+		if v.members[i].Key == key {
+			return v.members[i].Value
+		}
+	}
+	return Value{}
+}
+
+// JSON is v as Python's json.dumps(v, ensure_ascii=False) spells it, with
+// numbers as they were written.
+func (v Value) JSON() string { return string(v.appendJSON(nil, style{", ", ": ", -1}, 0)) }
+
+// Compact is v as JSON without spaces.
+func (v Value) Compact() string { return string(v.appendJSON(nil, style{",", ":", -1}, 0)) }
+
+// Indent is v as json.dumps(v, indent=4) spells it.
+func (v Value) Indent() string { return string(v.appendJSON(nil, style{",", ": ", 4}, 0)) }
+
+// Text is v as Python's str spells a scalar: a string's own text, True, False
+// and None. Containers are JSON.
+func (v Value) Text() string {
+	switch v.kind {
+	case kindString, kindNumber:
+		return v.text
+	case kindNull:
+		return "None"
+	case kindBool:
+		if v.text == "true" {
+			return "True"
+		}
+		return "False"
+	}
+	return v.JSON()
+}
+
+// Repr is v as Python's str spells it, containers as well.
+func (v Value) Repr() string {
+	if v.kind != kindArray && v.kind != kindObject {
+		return v.Text()
+	}
+	return string(v.appendRepr(nil))
+}
+
+func (v Value) appendRepr(dst []byte) []byte {
+	switch v.kind {
+	case kindString:
+		return appendPyString(dst, v.text)
+	case kindArray:
+		dst = append(dst, '[')
+		for i, item := range v.items {
+			if i > 0 {
+				dst = append(dst, ", "...)
+			}
+			dst = item.appendRepr(dst)
+		}
+		return append(dst, ']')
+	case kindObject:
+		dst = append(dst, '{')
+		for i, m := range v.members {
+			if i > 0 {
+				dst = append(dst, ", "...)
+			}
+			dst = append(appendPyString(dst, m.Key), ": "...)
+			dst = m.Value.appendRepr(dst)
+		}
+		return append(dst, '}')
+	}
+	return append(dst, v.Text()...)
+}
+
+// appendPyString writes a string as Python's repr does: in single quotes, save
+// where it has those and no double ones.
+func appendPyString(dst []byte, s string) []byte {
+	quote := byte('\'')
+	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
+		quote = '"'
+	}
+	dst = append(dst, quote)
+	for _, r := range s {
+		switch {
+		case r == rune(quote) || r == '\\':
+			dst = append(dst, '\\', byte(r))
+		case r == '\n':
+			dst = append(dst, `\n`...)
+		case r == '\r':
+			dst = append(dst, `\r`...)
+		case r == '\t':
+			dst = append(dst, `\t`...)
+		case r < ' ' || r == 0x7f:
+			dst = append(dst, '\\', 'x', hexDigits[r>>4], hexDigits[r&15])
+		default:
+			dst = utf8.AppendRune(dst, r)
+		}
+	}
+	return append(dst, quote)
+}
+
+// Plain is a string's own text and any other value's JSON.
+func (v Value) Plain() string {
+	if v.kind == kindString {
+		return v.text
+	}
+	return v.JSON()
+}
+
+// style is how JSON is spaced. A negative indent is one line.
+type style struct {
+	item, key string
+	indent    int
+}
+
+func (s style) newline(dst []byte, depth int) []byte {
+	if s.indent < 0 {
+		return dst
+	}
+	dst = append(dst, '\n')
+	for range depth * s.indent {
+		dst = append(dst, ' ')
+	}
+	return dst
+}
+
+func (v Value) appendJSON(dst []byte, s style, depth int) []byte {
+	switch v.kind {
+	case kindString:
+		dst = append(dst, '"')
+		dst = appendQuoted(dst, v.text)
+		return append(dst, '"')
+	case kindArray:
+		if len(v.items) == 0 {
+			return append(dst, "[]"...)
+		}
+		dst = append(dst, '[')
+		for i, item := range v.items {
+			if i > 0 {
+				dst = append(dst, s.item...)
+			}
+			dst = item.appendJSON(s.newline(dst, depth+1), s, depth+1)
+		}
+		return append(s.newline(dst, depth), ']')
+	case kindObject:
+		if len(v.members) == 0 {
+			return append(dst, "{}"...)
+		}
+		dst = append(dst, '{')
+		for i, m := range v.members {
+			if i > 0 {
+				dst = append(dst, s.item...)
+			}
+			dst = append(s.newline(dst, depth+1), '"')
+			dst = append(appendQuoted(dst, m.Key), '"')
+			dst = m.Value.appendJSON(append(dst, s.key...), s, depth+1)
+		}
+		return append(s.newline(dst, depth), '}')
+	case 0:
+		return append(dst, "null"...)
+	}
+	return append(dst, v.text...)
+}
+
+// plainByte says which bytes stand for themselves inside a JSON string.
+var plainByte = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf
+	}
+	return t
+}()
+
+const hexDigits = "0123456789abcdef"
+
+// appendQuoted escapes s for the inside of a JSON string as Python does.
+// Bytes that are no UTF-8 become U+FFFD.
+func appendQuoted[T string | []byte](dst []byte, s T) []byte {
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if plainByte[c] {
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			n := runeLen(s, i)
+			if n > 0 {
+				i += n
+				continue
+			}
+			dst = append(append(dst, s[start:i]...), "\uFFFD"...)
+			i++
+			start = i
+			continue
+		}
+		dst = append(dst, s[start:i]...)
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case '\b':
+			dst = append(dst, '\\', 'b')
+		case '\f':
+			dst = append(dst, '\\', 'f')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		}
+		i++
+		start = i
+	}
+	return append(dst, s[start:]...)
+}
+
+// runeLen is the length of the rune of several bytes at s[i], 0 when it is
+// broken.
+func runeLen[T string | []byte](s T, i int) int {
+	var b [utf8.UTFMax]byte
+	n := copy(b[:], s[i:min(len(s), i+utf8.UTFMax)])
+	r, size := utf8.DecodeRune(b[:n])
+	if r == utf8.RuneError && size <= 1 {
+		return 0
+	}
+	return size
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
+func hasPrefix(b []byte, s string) bool { return len(b) >= len(s) && string(b[:len(s)]) == s }
