@@ -31,6 +31,9 @@ type CallStore interface {
 	SetDelivered(ctx context.Context, call string) error
 }
 
+// shutdownGrace is what the last bytes of answers may take to go out.
+const shutdownGrace = 300 * time.Millisecond
+
 // Options are the settings of a gateway. Only Calls must be given.
 type Options struct {
 	// Addr is a loopback address; the default is 127.0.0.1:0, that is a port
@@ -159,7 +162,11 @@ func (g *Gateway) Close(ctx context.Context) error {
 	}
 	all.Wait()
 	err := errors.Join(errs...)
-	if e := g.server.Shutdown(ctx); e != nil {
+	// No call is left. What the server would still wait for are connections
+	// that were never used.
+	last, cancel := context.WithTimeout(ctx, shutdownGrace)
+	defer cancel()
+	if e := g.server.Shutdown(last); e != nil {
 		err = errors.Join(err, g.server.Close())
 	}
 	<-g.served
