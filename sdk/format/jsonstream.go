@@ -17,14 +17,14 @@ type jsonStream struct {
 type jsonState uint8
 
 const (
-	jsonValue     jsonState = iota // a value must come
-	jsonItem                       // a value or the end of an empty array
-	jsonKey                        // a key must come
-	jsonFirstKey                   // a key or the end of an empty object
-	jsonColon                      // a colon must come
-	jsonAfter                      // a comma or the end of the container
-	jsonComma                      // a comma came
-	jsonString                     // inside a string
+	jsonValue    jsonState = iota // a value must come
+	jsonItem                      // a value or the end of an empty array
+	jsonKey                       // a key must come
+	jsonFirstKey                  // a key or the end of an empty object
+	jsonColon                     // a colon must come
+	jsonAfter                     // a comma or the end of the container
+	jsonComma                     // a comma came
+	jsonString                    // inside a string
 	jsonDone
 )
 

@@ -1,0 +1,223 @@
+// Package formatcmd is `penstock format`: it lists formats, parses and renders
+// with one, and runs parser cases. What never enters: how a format is found,
+// which the caller passes in.
+package formatcmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/format"
+)
+
+// Resolve opens the format that spec names.
+type Resolve func(ctx context.Context, spec string) (format.Format, error)
+
+// ErrFailed is returned when cases failed; what failed is printed already.
+var ErrFailed = errors.New("cases failed")
+
+// Command is `penstock format`. list gives the descriptors of all formats.
+func Command(resolve func(ctx context.Context, spec string) (format.Format, error), list func() []component.Descriptor) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "format",
+		Short: "List formats, parse and render with one, run parser cases",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(lsCommand(list), parseCommand(resolve), renderCommand(resolve), testCommand(resolve, list))
+	return cmd
+}
+
+func lsCommand(list func() []component.Descriptor) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the formats",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), list())
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "NAME\tVERSION\tSUMMARY")
+			for _, d := range list() {
+				version := d.Version
+				if version == "" {
+					version = "-"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\n", d.Name, version, d.Summary)
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the descriptors as JSON")
+	return cmd
+}
+
+func parseCommand(resolve Resolve) *cobra.Command {
+	var name, tools string
+	var open, events bool
+	var chunk int
+	cmd := &cobra.Command{
+		Use:   "parse -f FORMAT [FILE|-]",
+		Short: "Parse text that a model wrote",
+		Long: "Parse text that a model wrote, from a file or standard input, and print what is in it as JSON.\n" +
+			"Without --tools every tool's markup counts as a call and every value as text.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := resolve(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			text, err := readInput(cmd, args)
+			if err != nil {
+				return err
+			}
+			o := &format.ParseOptions{State: format.State{ReasoningOpen: open}}
+			if o.Tools, err = readTools(tools); err != nil {
+				return err
+			}
+			got, err := parse(cmd.Context(), f, o, text, chunk)
+			if err != nil {
+				return err
+			}
+			if events {
+				return printLines(cmd.OutOrStdout(), format.Join(got))
+			}
+			return printJSON(cmd.OutOrStdout(), format.Collect(got))
+		},
+	}
+	cmd.Flags().StringVarP(&name, "format", "f", "", "format: a name, or a YAML file")
+	cmd.Flags().StringVar(&tools, "tools", "", "JSON file with the tools that were offered: a list of {name, parameters}, or of OpenAI's definitions")
+	cmd.Flags().BoolVar(&open, "reasoning-open", false, "the prompt had opened the reasoning")
+	cmd.Flags().BoolVar(&events, "events", false, "print the parser's events, one a line")
+	cmd.Flags().IntVar(&chunk, "chunk", 0, "feed the text in chunks of so many bytes; 0 is whole")
+	must(cmd.MarkFlagRequired("format"))
+	return cmd
+}
+
+func parse(ctx context.Context, f format.Format, o *format.ParseOptions, text []byte, chunk int) ([]format.Event, error) {
+	p, err := f.Open(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("open parser: %w", err)
+	}
+	defer p.Close()
+	var events []format.Event
+	for chunk > 0 && len(text) > chunk {
+		events = p.Feed(events, text[:chunk])
+		text = text[chunk:]
+	}
+	events = p.Feed(events, text)
+	events = p.Finish(events)
+	return events, p.Err()
+}
+
+// readTools reads tools from a file. Without one, a single tool without a
+// schema makes the parser look for calls.
+func readTools(file string) ([]chat.Tool, error) {
+	if file == "" {
+		return []chat.Tool{{}}, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read tools: %w", err)
+	}
+	var raw []struct {
+		chat.Tool
+		InputSchema json.RawMessage `json:"input_schema"`
+		Function    *chat.Tool      `json:"function"`
+	}
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, fmt.Errorf("read tools: %s: %w", file, err)
+	}
+	var tools []chat.Tool
+	for _, r := range raw {
+		t := r.Tool
+		if r.Function != nil {
+			t = *r.Function
+		}
+		if len(t.Parameters) == 0 {
+			t.Parameters = r.InputSchema
+		}
+		tools = append(tools, t)
+	}
+	return tools, nil
+}
+
+func renderCommand(resolve Resolve) *cobra.Command {
+	var name string
+	var segments bool
+	cmd := &cobra.Command{
+		Use:   "render -f FORMAT [FILE|-]",
+		Short: "Render a conversation, given as chat JSON, to a prompt",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := resolve(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			data, err := readInput(cmd, args)
+			if err != nil {
+				return err
+			}
+			var c chat.Conversation
+			if err := json.Unmarshal(data, &c); err != nil {
+				return fmt.Errorf("read conversation: %w", err)
+			}
+			r, err := f.Render(cmd.Context(), &format.RenderRequest{Chat: &c})
+			if err != nil {
+				return err
+			}
+			if segments {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), format.Text(r.Segments))
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&name, "format", "f", "", "format: a name, or a YAML file")
+	cmd.Flags().BoolVar(&segments, "segments", false, "print segments, stops and the parser's state as JSON")
+	must(cmd.MarkFlagRequired("format"))
+	return cmd
+}
+
+// readInput reads the file that args name, or standard input.
+func readInput(cmd *cobra.Command, args []string) ([]byte, error) {
+	if len(args) == 0 || args[0] == "-" {
+		return io.ReadAll(cmd.InOrStdin())
+	}
+	return os.ReadFile(args[0])
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+func printLines(w io.Writer, events []format.Event) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	for _, event := range events {
+		if err := e.Encode(event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// must is for flags that are declared a line above.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,115 @@
+package formatcmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/format"
+	"github.com/penstock-dev/penstock/sdk/format/cases"
+)
+
+// testOptions are the flags of `format test`.
+type testOptions struct {
+	splits  int
+	only    string
+	verbose bool
+}
+
+func testCommand(resolve Resolve, list func() []component.Descriptor) *cobra.Command {
+	var o testOptions
+	cmd := &cobra.Command{
+		Use:   "test FILE",
+		Short: "Run parser cases, whole and split",
+		Long: "Run the cases of a JSONL file, each whole, byte by byte, rune by rune and under random splits.\n" +
+			"Cases of formats that there aren't are skipped and counted. The last line is `N passed, N failed`.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var names []string
+			for _, d := range list() {
+				names = append(names, d.Name)
+			}
+			return runCases(cmd, args[0], resolve, names, o)
+		},
+	}
+	cmd.Flags().IntVar(&o.splits, "splits", 100, "random splits of each case")
+	cmd.Flags().StringVarP(&o.only, "format", "f", "", "run every case with this format: a name, or a YAML file")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each case")
+	return cmd
+}
+
+func runCases(cmd *cobra.Command, file string, resolve Resolve, names []string, o testOptions) error {
+	in, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("read cases: %w", err)
+	}
+	defer in.Close()
+	all, err := cases.Read(file, in)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	opened := map[string]format.Format{}
+	skipped := map[string]int{}
+	var passed, failed int
+	for _, c := range all {
+		name := c.Format
+		if o.only != "" {
+			name = o.only
+		} else if !slices.Contains(names, name) {
+			skipped[name]++
+			continue
+		}
+		f := opened[name]
+		if f == nil {
+			if f, err = resolve(cmd.Context(), name); err != nil {
+				return err
+			}
+			opened[name] = f
+		}
+		err := cases.Run(cmd.Context(), f, c, o.splits)
+		if cmd.Context() != nil && cmd.Context().Err() != nil {
+			return errors.Join(cmd.Context().Err())
+		}
+		if err != nil {
+			failed++
+			fmt.Fprintf(out, "FAIL %s (%s): %s\n  text %q\n  %s\n", c.ID, name, c.Note, c.Text, strings.ReplaceAll(err.Error(), "\n", "\n  "))
+			continue
+		}
+		passed++
+		if o.verbose {
+			fmt.Fprintf(out, "ok   %s (%s)\n", c.ID, name)
+		}
+	}
+	return summarize(cmd, passed, failed, skipped)
+}
+
+// summarize prints what was skipped, by format, and the counts.
+func summarize(cmd *cobra.Command, passed, failed int, skipped map[string]int) error {
+	out := cmd.OutOrStdout()
+	total := 0
+	var unknown []string
+	for name, n := range skipped {
+		total += n
+		unknown = append(unknown, fmt.Sprintf("%s (%d)", name, n))
+	}
+	slices.Sort(unknown)
+	if total > 0 {
+		fmt.Fprintf(out, "skipped, as there is no such format: %s\n", strings.Join(unknown, ", "))
+	}
+	line := fmt.Sprintf("%d passed, %d failed", passed, failed)
+	if total > 0 {
+		line += fmt.Sprintf(", %d skipped", total)
+	}
+	fmt.Fprintln(out, line)
+	if failed > 0 {
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		return ErrFailed
+	}
+	return nil
+}
