@@ -53,7 +53,9 @@ func BenchmarkAgentic(b *testing.B) {
 
 func benchmark(b *testing.B, settings ...setting) {
 	list := reply100()
-	e := &engine{reply: func(ctx context.Context, r *upstream.Request) (upstream.Stream, error) { return &chunks{list: list}, nil }}
+	e := &engine{reply: func(ctx context.Context, r *upstream.Request) (upstream.Stream, error) {
+		return &chunks{list: list}, nil
+	}}
 	settings = append(settings, func(o *gateway.Options, m *gateway.Model) { o.Calls = nothing{} })
 	g := start(b, e, settings...)
 	body := agentic()

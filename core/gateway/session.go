@@ -52,7 +52,7 @@ type Stats struct {
 	Turns        int // those of the main lineage
 	Usage        chat.Usage
 	BudgetHit    bool
-	LastActivity time.Time
+	LastActivity time.Time // now, while a call is in flight
 }
 
 // Open registers a session: from then on its token is good. The record of
@@ -159,6 +159,9 @@ func (s *Session) Stats() Stats {
 	defer s.mu.Unlock()
 	st := s.stats
 	st.LastActivity = time.Unix(0, s.active.Load())
+	if s.inflight > 0 {
+		st.LastActivity = time.Now() // the client waits for us
+	}
 	return st
 }
 
