@@ -18,10 +18,9 @@ type File struct {
 	Version  int    `json:"version"`
 	Run      string `json:"run"`
 	Penstock string `json:"penstock"`
-	// Pipeline is the pipeline file: where it was, its bytes and what the
-	// command line set in it.
-	Pipeline Source          `json:"pipeline"`
-	Resolved json.RawMessage `json:"resolved,omitempty"` // secrets stay references
+	// Resolved is the pipeline as it was read: its source, what the command
+	// line set in it, and what became of both. Secrets stay references.
+	Resolved json.RawMessage `json:"resolved,omitempty"`
 	// Files are hashes of what the run depends on beside the pipeline file, by
 	// path: model scripts, format files. Plugins are hashes by kind/name.
 	Files   map[string]string `json:"files,omitempty"`
@@ -33,16 +32,6 @@ type File struct {
 	Resumed   int       `json:"resumed,omitempty"`
 	Status    string    `json:"status"`
 	Totals    *Totals   `json:"totals,omitempty"`
-}
-
-// Source is a pipeline file as it was read.
-type Source struct {
-	Path   string   `json:"path"`
-	SHA256 string   `json:"sha256"`
-	Text   string   `json:"text"`
-	Set    []string `json:"set,omitempty"`
-	// Samples overrides the file's samples; 0 leaves them.
-	Samples int `json:"samples,omitempty"`
 }
 
 // Totals sums up a run.

@@ -1,0 +1,126 @@
+// Package cli is the command line: it reads arguments and files, opens what a
+// command needs, and shows what came of it. What never enters: anything that
+// another program could want to do without a terminal.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/lmittmann/tint"
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-dev/penstock/core/pipeline"
+)
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // some rollouts failed
+	exitUsage  = 2 // bad configuration or usage
+	exitParked = 3 // parked rollouts wait
+	exitInfra  = 4 // infrastructure
+)
+
+// App is the program: its streams and what is known of the binary.
+type App struct {
+	Version string
+	Stdout  io.Writer
+	Stderr  io.Writer
+
+	log *slog.Logger
+}
+
+// exitError carries an exit code with what to say, which may be nothing.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// Main runs one command and returns its exit code.
+func (a *App) Main(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitUsage // what cobra itself returns is bad usage
+	var exit *exitError
+	if errors.As(err, &exit) {
+		code = exit.code
+	}
+	if text := err.Error(); text != "" {
+		var found pipeline.Diagnostics
+		if errors.As(err, &found) {
+			fmt.Fprintln(a.Stderr, text)
+		} else {
+			fmt.Fprintf(a.Stderr, "penstock: %s\n", text)
+		}
+	}
+	return code
+}
+
+func (a *App) root() *cobra.Command {
+	level := "info"
+	root := &cobra.Command{
+		Use:           "penstock",
+		Short:         "run any agent program against any model, judge it, and make training rows of it",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			return a.openLog(level)
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().StringVar(&level, "log-level", level, "what is logged to stderr: debug, info, warn or error")
+	root.AddCommand(a.runCommand(), a.resumeCommand(), a.validateCommand(), a.schemaCommand(), a.formatCommand(), a.devCommand(), a.versionCommand())
+	return root
+}
+
+// openLog makes the logger: colours on a terminal, plain text elsewhere.
+func (a *App) openLog(level string) error {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return &exitError{exitUsage, fmt.Errorf("--log-level: %q is none of debug, info, warn, error", level)}
+	}
+	if isTerminal(a.Stderr) {
+		a.log = slog.New(tint.NewHandler(a.Stderr, &tint.Options{Level: l, TimeFormat: "15:04:05"}))
+	} else {
+		a.log = slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: l}))
+	}
+	return nil
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+func (a *App) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(a.Stdout, "penstock", a.Version)
+			return err
+		},
+	}
+}

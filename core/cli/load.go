@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/plugin"
+	"github.com/penstock-dev/penstock/sdk/component"
+)
+
+// registry makes a registry with the plugins of this binary.
+func (a *App) registry() (*plugin.Registry, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return nil, &exitError{exitInfra, err}
+	}
+	return plugin.New(plugin.Options{CacheDir: cache, Log: a.log, Builtin: component.Registered()}), nil
+}
+
+// cacheDir is where built plugins and compiled modules lie.
+func cacheDir() (string, error) {
+	dir := os.Getenv("PENSTOCK_CACHE")
+	if dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("find cache folder: %w; set PENSTOCK_CACHE", err)
+		}
+		dir = filepath.Join(user, "penstock")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make cache folder: %w; set PENSTOCK_CACHE", err)
+	}
+	return dir, nil
+}
+
+// check loads the plugins of a pipeline file and checks it. All errors of the
+// file are bad configuration.
+func (a *App) check(ctx context.Context, file *pipeline.File, plugins *plugin.Registry) (*pipeline.Pipeline, error) {
+	for _, s := range file.PluginSources() {
+		if err := plugins.Add(ctx, source(s)); err != nil {
+			return nil, &exitError{exitUsage, file.PluginError(s, err)}
+		}
+	}
+	p, err := file.Check(plugins)
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return p, nil
+}
+
+func source(s pipeline.PluginSource) plugin.Source {
+	return plugin.Source{
+		Key: s.Key, Process: s.Process, ProcessGo: s.ProcessGo, Wasm: s.Wasm, WasmGo: s.WasmGo, Exec: s.Exec,
+		Env: s.Env, Grant: s.Grant, MaxInFlight: s.MaxInFlight, Files: s.Files, Override: s.Override, Name: s.Name,
+		Limits: plugin.Limits{Memory: s.Limits.Memory, Timeout: s.Limits.Timeout, In: s.Limits.In, Out: s.Limits.Out},
+	}
+}
+
+// warn prints warnings of a pipeline to stderr.
+func (a *App) warn(d pipeline.Diagnostics) {
+	if len(d) > 0 {
+		fmt.Fprintln(a.Stderr, d.Error())
+	}
+}

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/trace"
+)
+
+// progress shows a run as it goes: events as JSON, plain lines, or on a
+// terminal one line that is written over.
+type progress struct {
+	out     io.Writer
+	json    bool
+	live    bool
+	x       execution
+	app     *App
+	total   int
+	ended   int
+	running map[string]string // rollout -> stage
+	rows    []run.Event
+	started time.Time
+}
+
+func (a *App) progress(x execution) *progress {
+	return &progress{
+		out: a.Stdout, json: x.json, live: !x.json && !x.plain && isTerminal(a.Stdout), x: x, app: a,
+		running: map[string]string{}, started: time.Now(),
+	}
+}
+
+// event is called for each event, one at a time.
+func (p *progress) event(e run.Event) {
+	if p.json {
+		line, err := json.Marshal(e)
+		if err == nil {
+			fmt.Fprintf(p.out, "%s\n", line)
+		}
+		return
+	}
+	switch e.Type {
+	case run.RunStarted:
+		p.total = e.Count
+		p.line(fmt.Sprintf("run %s: %d rollouts, folder %s", e.Run, e.Count, p.app.relative(e.Path)))
+	case run.StageStarted:
+		p.running[e.Rollout] = e.Stage
+	case run.StageRetried:
+		p.line(fmt.Sprintf("%s %s: %s", e.Rollout, e.Stage, e.Message))
+	case run.Warned:
+		p.line(fmt.Sprintf("%s %s: warning: %s", e.Rollout, e.Stage, e.Message))
+	case run.RolloutEnded:
+		delete(p.running, e.Rollout)
+		p.ended++
+		p.line(p.rollout(e))
+	case run.RowsWritten:
+		p.rows = append(p.rows, e)
+	}
+	p.status()
+}
+
+// rollout is the line of an ended rollout.
+func (p *progress) rollout(e run.Event) string {
+	text := fmt.Sprintf("%-24s %-9s", e.Rollout, e.Status)
+	if e.ExitStatus != "" && e.ExitStatus != "ok" {
+		text += " " + e.ExitStatus
+	}
+	if e.Reward != nil {
+		text += fmt.Sprintf(" reward %g", *e.Reward)
+	}
+	if e.Usage != nil {
+		text += fmt.Sprintf("  %d + %d tokens", e.Usage.Input, e.Usage.Output)
+	}
+	text += fmt.Sprintf("  %.1f s", e.Seconds)
+	if e.Error != "" {
+		text += "\n    " + e.Error
+	}
+	return text
+}
+
+// line prints a line above the live one.
+func (p *progress) line(text string) {
+	if p.live {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+	fmt.Fprintln(p.out, strings.TrimRight(text, " "))
+}
+
+func (p *progress) status() {
+	if !p.live {
+		return
+	}
+	at := map[string]int{}
+	for _, stage := range p.running {
+		at[stage]++
+	}
+	var parts []string
+	for stage, n := range at {
+		parts = append(parts, fmt.Sprintf("%s %d", stage, n))
+	}
+	sort.Strings(parts)
+	fmt.Fprintf(p.out, "\r\x1b[K%d/%d done  %s  %s", p.ended, p.total, time.Since(p.started).Round(time.Second), strings.Join(parts, ", "))
+}
+
+// summary shows what came of the run, where everything lies, and what to do
+// next.
+func (p *progress) summary(t *run.Totals) {
+	if p.json {
+		return
+	}
+	if p.live {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+	dir := p.app.relative(p.x.folder.Dir)
+	fmt.Fprintln(p.out)
+	w := tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "rollouts\t%s\n", statuses(t))
+	if t.RewardMean != nil {
+		fmt.Fprintf(w, "reward\tmean %.4g over %d rollouts\n", *t.RewardMean, t.Rewarded)
+	} else {
+		fmt.Fprintf(w, "reward\tnone\n")
+	}
+	fmt.Fprintf(w, "tokens\t%d in, %d out, in %d calls\n", t.Usage.Input, t.Usage.Output, t.Calls)
+	fmt.Fprintf(w, "time\t%.1f s\n", t.Seconds)
+	for _, e := range p.rows {
+		fmt.Fprintf(w, "%s\t%d rows in %s\n", e.Stage, e.Count, p.app.relative(e.Path))
+	}
+	fmt.Fprintf(w, "results\t%s\n", filepath.Join(dir, "rollouts.jsonl"))
+	fmt.Fprintf(w, "outputs\t%s\n", filepath.Join(dir, "artifacts"))
+	fmt.Fprintf(w, "model calls\t%s\n", filepath.Join(dir, "trace", "penstock.db"))
+	w.Flush()
+	if n := t.Status[trace.Cancelled] + t.Status[trace.Queued] + t.Status[trace.Running]; n > 0 {
+		fmt.Fprintf(p.out, "\n%d rollouts are not done; go on with: penstock resume %s\n", n, dir)
+	}
+}
+
+func statuses(t *run.Totals) string {
+	parts := []string{fmt.Sprintf("%d of %d completed", t.Status[trace.Completed], t.Rollouts)}
+	for _, s := range []string{trace.Failed, trace.Parked, trace.Cancelled, trace.Queued, trace.Running} {
+		if t.Status[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", t.Status[s], s))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// relative shortens a path to one below the current folder.
+func (a *App) relative(path string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	rel, err := filepath.Rel(here, path)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		return path
+	}
+	return rel
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/trace"
+)
+
+func (a *App) resumeCommand() *cobra.Command {
+	var f struct {
+		json, plain, accept bool
+	}
+	c := &cobra.Command{
+		Use:   "resume DIR",
+		Short: "go on with an interrupted run",
+		Long: "Go on with an interrupted run: only rollouts that are not ended run, from the stage that they were in.\n" +
+			"The pipeline and the tasks are those that the run began with; secrets are read anew.",
+		Example: "  penstock resume runs/latest",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.resume(c.Context(), args[0], f.accept, f.json, f.plain)
+		},
+	}
+	c.Flags().BoolVar(&f.accept, "accept-changes", false, "go on although plugins or model files are not those that the run began with")
+	c.Flags().BoolVar(&f.json, "json", false, "print events as JSON, one a line")
+	c.Flags().BoolVar(&f.plain, "plain", false, "print plain lines, also on a terminal")
+	c.MarkFlagsMutuallyExclusive("json", "plain")
+	return c
+}
+
+func (a *App) resume(ctx context.Context, dir string, accept, json, plain bool) (err error) {
+	folder, err := run.Open(dir)
+	if err != nil {
+		code := exitUsage
+		if errors.Is(err, run.ErrInUse) {
+			code = exitInfra
+		}
+		return &exitError{code, err}
+	}
+	defer closeAll(&err, folder.Close)
+	file, err := folder.ReadFile()
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	store, err := trace.Open(folder.Database(), trace.StoreOptions{})
+	if err != nil {
+		return &exitError{exitInfra, err}
+	}
+	defer closeAll(&err, store.Close)
+	stored, err := store.Tasks(ctx)
+	if err != nil {
+		return &exitError{exitInfra, err}
+	}
+	if len(stored) == 0 {
+		return &exitError{exitUsage, fmt.Errorf("%s holds no tasks: the run ended before it began; start it anew with penstock run", dir)}
+	}
+	given := make([]pipeline.Task, len(stored))
+	for i, t := range stored {
+		given[i] = pipeline.Task{ID: t.ID, Data: t.Data}
+	}
+	plugins, err := a.registry()
+	if err != nil {
+		return err
+	}
+	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
+	parsed, err := pipeline.Restore(file.Resolved, pipeline.ParseOptions{Env: os.LookupEnv, GivenTasks: given})
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	p, err := a.check(ctx, parsed, plugins)
+	if err != nil {
+		return err
+	}
+	files := modelFiles(p)
+	changed := append(differences("file", file.Files, files), differences("plugin", file.Plugins, plugins.Digests())...)
+	if len(changed) > 0 && !accept {
+		return &exitError{exitUsage, fmt.Errorf("not resumed: what the run began with has changed:\n  %s\nundo the changes, or accept them: penstock resume %s --accept-changes",
+			strings.Join(changed, "\n  "), dir)}
+	}
+	file.Files, file.Plugins = files, plugins.Digests()
+	file.Resumed++
+	file.Status = trace.Running
+	return a.execute(ctx, execution{pipeline: p, folder: folder, file: file, store: store, plugins: plugins, json: json, plain: plain})
+}
+
+// differences says in a line each what isn't as it was.
+func differences(what string, was, is map[string]string) []string {
+	var out []string
+	for name, sum := range was {
+		switch now, ok := is[name]; {
+		case !ok:
+			out = append(out, fmt.Sprintf("%s %s is gone", what, name))
+		case now != sum:
+			out = append(out, fmt.Sprintf("%s %s was %.12s, is %.12s", what, name, sum, now))
+		}
+	}
+	for name := range is {
+		if _, ok := was[name]; !ok {
+			out = append(out, fmt.Sprintf("%s %s is new", what, name))
+		}
+	}
+	sort.Strings(out)
+	return out
+}

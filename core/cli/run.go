@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-dev/penstock/core/engine"
+	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/plugin"
+	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/trace"
+)
+
+type runFlags struct {
+	tasks   string
+	samples int
+	set     []string
+	out     string
+	dryRun  bool
+	json    bool
+	plain   bool
+}
+
+func (a *App) runCommand() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run PIPELINE",
+		Short: "run a pipeline",
+		Long: "Run a pipeline: every task, every sample. The run folder is ./runs/<run id> unless --out says otherwise.\n" +
+			"Ctrl-C once ends the run cleanly and says how to go on with it; twice kills it.",
+		Example: "  penstock run examples/calculator/pipeline.yaml\n" +
+			"  penstock run pipeline.yaml --samples 8 --set models.policy.format=hermes",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return a.run(c.Context(), args[0], f) },
+	}
+	c.Flags().StringVar(&f.tasks, "tasks", "", "read tasks from this file instead of the pipeline's")
+	c.Flags().IntVar(&f.samples, "samples", 0, "rollouts per task, instead of the pipeline's")
+	c.Flags().StringArrayVar(&f.set, "set", nil, "set a value of the pipeline, such as models.policy.format=hermes; stages go by id")
+	c.Flags().StringVar(&f.out, "out", "", "the run folder; it must be new or empty")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "check everything and say what would run, but start nothing")
+	c.Flags().BoolVar(&f.json, "json", false, "print events as JSON, one a line")
+	c.Flags().BoolVar(&f.plain, "plain", false, "print plain lines, also on a terminal")
+	c.MarkFlagsMutuallyExclusive("json", "plain")
+	return c
+}
+
+func (a *App) run(ctx context.Context, path string, f runFlags) (err error) {
+	plugins, err := a.registry()
+	if err != nil {
+		return err
+	}
+	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
+	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, Tasks: f.tasks, Samples: f.samples, Env: os.LookupEnv})
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	p, err := a.check(ctx, parsed, plugins)
+	if err != nil {
+		return err
+	}
+	a.warn(p.Warnings)
+	if f.dryRun {
+		fmt.Fprintf(a.Stdout, "%s: %d tasks x %d samples = %d rollouts\n%s", p.Name, len(p.Tasks), p.Samples, len(p.Tasks)*p.Samples, pipeline.Graph(p))
+		return nil
+	}
+	folder, err := run.Create(f.out)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	defer closeAll(&err, folder.Close)
+	file := a.describe(p, folder, plugins)
+	store, err := trace.Open(folder.Database(), trace.StoreOptions{})
+	if err != nil {
+		return &exitError{exitInfra, err}
+	}
+	defer closeAll(&err, store.Close)
+	if err := store.PutTasks(ctx, tasks(p)); err != nil {
+		return &exitError{exitInfra, err}
+	}
+	return a.execute(ctx, execution{pipeline: p, folder: folder, file: file, store: store, plugins: plugins, json: f.json, plain: f.plain})
+}
+
+// describe makes the run's file.
+func (a *App) describe(p *pipeline.Pipeline, folder *run.Folder, plugins *plugin.Registry) *run.File {
+	return &run.File{
+		Version: run.FileVersion, Run: folder.ID, Penstock: a.Version, Status: trace.Running, Started: time.Now().UTC(),
+		Resolved: p.Resolved, Files: modelFiles(p), Plugins: plugins.Digests(),
+	}
+}
+
+// modelFiles are the hashes of the files, beside the pipeline's own, that
+// decide what a run does.
+func modelFiles(p *pipeline.Pipeline) map[string]string {
+	out := maps.Clone(p.Hashes)
+	delete(out, p.Path)
+	return out
+}
+
+func tasks(p *pipeline.Pipeline) []trace.Task {
+	out := make([]trace.Task, len(p.Tasks))
+	for i, t := range p.Tasks {
+		out[i] = trace.Task{ID: t.ID, Seq: i, Data: t.Data}
+	}
+	return out
+}
+
+// execution is all that a run needs, opened by run or by resume.
+type execution struct {
+	pipeline *pipeline.Pipeline
+	folder   *run.Folder
+	file     *run.File
+	store    *trace.Store
+	plugins  *plugin.Registry
+	json     bool
+	plain    bool
+}
+
+// execute runs and shows a run, and turns its outcome into an exit code.
+func (a *App) execute(ctx context.Context, x execution) (err error) {
+	ctx, stop := a.interruptible(ctx)
+	defer stop()
+	show := a.progress(x)
+	events, err := x.folder.Events(show.event)
+	if err != nil {
+		return &exitError{exitInfra, err}
+	}
+	defer closeAll(&err, events.Close)
+	self, err := os.Executable()
+	if err != nil {
+		return &exitError{exitInfra, fmt.Errorf("find own binary: %w", err)}
+	}
+	e, err := engine.New(ctx, engine.Options{
+		Pipeline: x.pipeline, Folder: x.folder, File: x.file, Events: events, Store: x.store, Plugins: x.plugins, Log: a.log, Self: self,
+	})
+	if err != nil {
+		return &exitError{exitInfra, err}
+	}
+	defer closeAll(&err, e.Close)
+	if err := x.folder.WriteFile(x.file); err != nil {
+		return &exitError{exitInfra, err}
+	}
+	totals, err := e.Run(ctx)
+	if err != nil {
+		return &exitError{exitInfra, fmt.Errorf("%w\ngo on with: penstock resume %s", err, a.relative(x.folder.Dir))}
+	}
+	show.summary(totals)
+	switch s := totals.Status; {
+	case s[trace.Parked] > 0:
+		return &exitError{exitParked, nil}
+	case s[trace.Completed] != totals.Rollouts:
+		return &exitError{exitFailed, nil}
+	}
+	return nil
+}
+
+// interruptible ends the context at the first Ctrl-C or TERM. The second
+// ends the process at once; the agents' shims see that and end their agents.
+func (a *App) interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n := 0
+		for range signals {
+			if n++; n > 1 {
+				os.Exit(130)
+			}
+			fmt.Fprintln(a.Stderr, "penstock: ending agents and writing what is done; once more kills at once")
+			cancel()
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
+		cancel()
+	}
+}
+
+// closeAll adds the error of a close to that of a command.
+func closeAll(err *error, closer func() error) {
+	if e := closer(); e != nil && *err == nil {
+		*err = &exitError{exitInfra, e}
+	}
+}
+
+// BuildVersion is the version that the binary carries.
+func BuildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "devel"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-dev/penstock/core/cli/formatcmd"
+	"github.com/penstock-dev/penstock/core/dev/agent"
+	"github.com/penstock-dev/penstock/core/dev/calculator"
+	coreformat "github.com/penstock-dev/penstock/core/format"
+	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/format"
+)
+
+func (a *App) devCommand() *cobra.Command {
+	c := &cobra.Command{Use: "dev", Short: "stand-ins for trying things out: a calculator, an agent"}
+	c.AddCommand(calculator.Command(), agent.Command())
+	return c
+}
+
+// formatCommand works on the formats of this binary and on format files.
+func (a *App) formatCommand() *cobra.Command {
+	resolve := func(ctx context.Context, spec string) (format.Format, error) {
+		plugins, err := a.registry()
+		if err != nil {
+			return nil, err
+		}
+		f, _, _, err := coreformat.Resolve(ctx, spec, ".", plugins)
+		return f, err
+	}
+	list := func() []component.Descriptor {
+		var out []component.Descriptor
+		for _, c := range component.Registered() {
+			if c.Kind == component.Format {
+				out = append(out, c.Descriptor)
+			}
+		}
+		return out
+	}
+	return formatcmd.Command(resolve, list)
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-dev/penstock/core/pipeline"
+)
+
+type validateFlags struct {
+	set                        []string
+	graph, strict, noEnv, json bool
+}
+
+func (a *App) validateCommand() *cobra.Command {
+	var f validateFlags
+	c := &cobra.Command{
+		Use:   "validate PIPELINE...",
+		Short: "check pipeline files without running them",
+		Args:  cobra.MinimumNArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return a.validate(c.Context(), args, f) },
+	}
+	c.Flags().StringArrayVar(&f.set, "set", nil, "set a value, as in penstock run")
+	c.Flags().BoolVar(&f.graph, "graph", false, "show the stages and which reads what of which")
+	c.Flags().BoolVar(&f.strict, "strict", false, "take warnings for errors")
+	c.Flags().BoolVar(&f.noEnv, "no-env", false, "leave out whether ${env:NAME} is set")
+	c.Flags().BoolVar(&f.json, "json", false, "print findings as JSON")
+	return c
+}
+
+func (a *App) validate(ctx context.Context, paths []string, f validateFlags) (err error) {
+	var all pipeline.Diagnostics
+	bad := false
+	for _, path := range paths {
+		p, found, err := a.validateOne(ctx, path, f)
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+		if p == nil || f.strict && len(found) > 0 {
+			bad = true
+		}
+		if f.json {
+			continue
+		}
+		if len(found) > 0 {
+			fmt.Fprintln(a.Stderr, found.Error())
+		}
+		if p != nil {
+			fmt.Fprintf(a.Stdout, "%s: ok, %d tasks x %d samples, %d stages\n", path, len(p.Tasks), p.Samples, len(p.Stages))
+			if f.graph {
+				fmt.Fprint(a.Stdout, pipeline.Graph(p))
+			}
+		}
+	}
+	if f.json {
+		if all == nil {
+			all = pipeline.Diagnostics{}
+		}
+		e := json.NewEncoder(a.Stdout)
+		e.SetIndent("", "  ")
+		if err := e.Encode(all); err != nil {
+			return &exitError{exitInfra, err}
+		}
+	}
+	if bad {
+		return &exitError{exitUsage, nil}
+	}
+	return nil
+}
+
+// validateOne returns no pipeline when the file has errors.
+func (a *App) validateOne(ctx context.Context, path string, f validateFlags) (p *pipeline.Pipeline, found pipeline.Diagnostics, err error) {
+	plugins, err := a.registry()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
+	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, NoEnv: f.noEnv, Env: os.LookupEnv})
+	if err == nil {
+		p, err = a.check(ctx, parsed, plugins)
+	}
+	if errors.As(err, &found) {
+		return nil, found, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, p.Warnings, nil
+}
+
+func (a *App) schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "print the JSON Schema of pipeline files, for editors",
+		Example: "  penstock schema > pipeline.schema.json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			plugins, err := a.registry()
+			if err != nil {
+				return err
+			}
+			defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(c.Context())) })
+			b, err := pipeline.Schema(plugins)
+			if err != nil {
+				return &exitError{exitInfra, err}
+			}
+			_, err = fmt.Fprintf(a.Stdout, "%s\n", b)
+			return err
+		},
+	}
+}

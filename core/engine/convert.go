@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-dev/penstock/core/rows"
+	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/converter"
+)
+
+// convert writes the files of every converter stage, and rollouts.jsonl. Each
+// is written anew as a whole, from the store.
+func (e *Engine) convert(ctx context.Context) (map[string]int, error) {
+	counts := map[string]int{}
+	for _, s := range e.Pipeline.Stages {
+		if s.Kind != "converter" {
+			continue
+		}
+		prefix := "rows"
+		if s.Name != "rows" {
+			prefix = "rows." + run.Escape(s.Name)
+		}
+		out := &files{folder: e.Folder, prefix: prefix}
+		counted := func(yield func(*converter.Row, error) bool) {
+			for row, err := range rows.Selected(ctx, e.Store, e.Folder.ID, s.ID) {
+				if err == nil {
+					counts[s.ID]++
+				}
+				if !yield(row, err) {
+					return
+				}
+			}
+		}
+		err := e.converters[s.ID].Convert(ctx, iter.Seq2[*converter.Row, error](counted), out)
+		if err := out.finish(err); err != nil {
+			return nil, fmt.Errorf("stage %s: write rows: %w", s.ID, err)
+		}
+		for _, path := range out.done {
+			e.Events.Emit(run.Event{Type: run.RowsWritten, Stage: s.ID, Kind: "convert", Count: counts[s.ID], Path: path})
+		}
+	}
+	return counts, e.writeRollouts(ctx)
+}
+
+// writeRollouts writes rollouts.jsonl, one line a rollout in task and sample
+// order.
+func (e *Engine) writeRollouts(ctx context.Context) error {
+	all, err := e.Store.Rollouts(ctx)
+	if err != nil {
+		return err
+	}
+	at := map[string]*trace.Rollout{}
+	for _, r := range all {
+		at[r.ID] = r
+	}
+	return run.Replace(e.Folder.Path("rollouts.jsonl"), func(w *os.File) error {
+		for _, t := range e.Pipeline.Tasks {
+			for sample := range e.Pipeline.Samples {
+				id := fmt.Sprintf("%s~%d", t.ID, sample)
+				r := at[id]
+				if r == nil {
+					r = &trace.Rollout{ID: id, Task: t.ID, Sample: sample, Status: trace.Queued}
+				}
+				line, err := chat.Marshal(r)
+				if err != nil {
+					return err
+				}
+				if _, err := w.Write(append(line, '\n')); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// files makes a converter's files under temporary names and gives them their
+// own when all of them are complete.
+type files struct {
+	folder *run.Folder
+	prefix string
+	open   []*os.File
+	done   []string
+}
+
+// Create implements converter.Output.
+func (f *files) Create(ending string) (io.WriteCloser, error) {
+	if ending == "" || filepath.Base(ending) != ending {
+		return nil, fmt.Errorf("create rows file: %q is no file ending", ending)
+	}
+	t, err := os.OpenFile(f.folder.Path("."+f.prefix+"."+ending), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create rows file: %w", err)
+	}
+	f.open = append(f.open, t)
+	return t, nil
+}
+
+// finish puts the files in place, or drops them when the converter failed.
+func (f *files) finish(failed error) error {
+	for _, t := range f.open {
+		if err := t.Close(); err != nil && !errors.Is(err, os.ErrClosed) && failed == nil {
+			failed = err
+		}
+		if failed != nil {
+			os.Remove(t.Name())
+			continue
+		}
+		path := f.folder.Path(filepath.Base(t.Name())[1:])
+		if failed = os.Rename(t.Name(), path); failed == nil {
+			f.done = append(f.done, path)
+		}
+	}
+	return failed
+}

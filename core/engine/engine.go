@@ -1,0 +1,271 @@
+// Package engine runs the rollouts of a pipeline: its stages in order, with
+// retries, budgets, checkpoints and events. It knows pipelines, sessions,
+// agents and the store, and calls every plugin through the interface of its
+// kind; it never knows over which transport one is reached.
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/penstock-dev/penstock/core/agent"
+	"github.com/penstock-dev/penstock/core/gateway"
+	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/plugin"
+	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/converter"
+	"github.com/penstock-dev/penstock/sdk/invoker"
+	"github.com/penstock-dev/penstock/sdk/judger"
+)
+
+// Options is what a run needs. All of it belongs to the caller, who closes
+// what can be closed after Run returned.
+type Options struct {
+	Pipeline *pipeline.Pipeline
+	Folder   *run.Folder
+	File     *run.File
+	Events   *run.Events
+	Store    *trace.Store
+	Plugins  *plugin.Registry
+	Log      *slog.Logger
+	// Self is the path of the running binary: agents find it as `penstock`,
+	// and the shim is started from it.
+	Self string
+	// GatewayAddr is where the gateway listens, 127.0.0.1:0 if empty.
+	GatewayAddr string
+}
+
+// Engine is one run in progress.
+type Engine struct {
+	Options
+	gateway    *gateway.Gateway
+	runner     *agent.Runner
+	binDir     string
+	models     map[string]*gateway.Model
+	invokers   map[string]invoker.Invoker // by stage id
+	judgers    map[string]judger.Judger
+	converters map[string]converter.Converter
+	closers    []func() error
+	judging    chan struct{} // bounds judge calls in flight
+}
+
+// New opens plugins, models and the gateway. Close ends what it started.
+func New(ctx context.Context, o Options) (*Engine, error) {
+	e := &Engine{
+		Options:    o,
+		models:     map[string]*gateway.Model{},
+		invokers:   map[string]invoker.Invoker{},
+		judgers:    map[string]judger.Judger{},
+		converters: map[string]converter.Converter{},
+	}
+	n := o.Pipeline.Concurrency.Judge
+	if n <= 0 {
+		n = 2 * runtime.GOMAXPROCS(0)
+	}
+	e.judging = make(chan struct{}, n)
+	if err := e.open(ctx); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+func (e *Engine) open(ctx context.Context) error {
+	if err := e.openStages(ctx); err != nil {
+		return err
+	}
+	if err := e.openModels(ctx); err != nil {
+		return err
+	}
+	if len(e.models) > 0 {
+		if err := e.openGateway(); err != nil {
+			return err
+		}
+	}
+	e.binDir = e.Folder.Path("work", ".bin")
+	if err := agent.BinDir(e.binDir, e.Self); err != nil {
+		return fmt.Errorf("make the agents' bin folder: %w", err)
+	}
+	e.runner = agent.NewRunner(agent.RunnerOptions{Shim: []string{e.Self, "__shim"}, Log: e.Log})
+	e.File.Isolation = e.runner.Isolation()
+	return nil
+}
+
+func (e *Engine) openStages(ctx context.Context) (err error) {
+	for _, s := range e.Pipeline.Stages {
+		switch s.Kind {
+		case "invoker":
+			e.invokers[s.ID], err = e.Plugins.Invoker(ctx, s.Name, s.Config)
+		case "judger":
+			e.judgers[s.ID], err = e.Plugins.Judger(ctx, s.Name, s.Config)
+		case "converter":
+			e.converters[s.ID], err = e.Plugins.Converter(ctx, s.Name, s.Config)
+		}
+		if err != nil {
+			return fmt.Errorf("stage %s: open %s/%s: %w", s.ID, s.Kind, s.Name, err)
+		}
+	}
+	return nil
+}
+
+// openGateway starts the gateway and writes where it is, with the operator's
+// token, to gateway.json.
+func (e *Engine) openGateway() error {
+	operator := os.Getenv("PENSTOCK_OPERATOR_TOKEN")
+	if operator == "" {
+		operator = newOperatorToken()
+	}
+	g, err := gateway.New(gateway.Options{Addr: e.GatewayAddr, Calls: e.Store, Log: e.Log, OperatorToken: operator})
+	if err != nil {
+		return fmt.Errorf("start gateway: %w", err)
+	}
+	e.gateway = g
+	return run.Replace(e.Folder.Path("gateway.json"), func(w *os.File) error {
+		return json.NewEncoder(w).Encode(map[string]string{"url": g.URL(), "operator_token": operator})
+	})
+}
+
+// Close ends the gateway, the models and the agents' bin folder. It may be
+// called twice.
+func (e *Engine) Close() error {
+	var errs []error
+	if e.gateway != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		errs = append(errs, e.gateway.Close(ctx), os.Remove(e.Folder.Path("gateway.json")))
+		e.gateway = nil
+	}
+	for _, c := range e.closers {
+		errs = append(errs, c())
+	}
+	e.closers = nil
+	if e.binDir != "" {
+		errs = append(errs, os.RemoveAll(e.binDir))
+		os.Remove(filepath.Dir(e.binDir)) // goes only when no workspace was kept
+		e.binDir = ""
+	}
+	return errors.Join(errs...)
+}
+
+// Run runs every rollout that isn't ended yet and writes the converters'
+// files. It returns the run's totals. When ctx ends, rollouts in progress are
+// cancelled, in a way that resume goes on with them; files are still written.
+func (e *Engine) Run(ctx context.Context) (*run.Totals, error) {
+	started := time.Now()
+	e.Events.Emit(run.Event{Type: run.RunStarted, Count: len(e.Pipeline.Tasks) * e.Pipeline.Samples, Path: e.Folder.Dir})
+	err := e.rollouts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// What was finished is written even when the run was interrupted.
+	out := context.WithoutCancel(ctx)
+	rows, err := e.convert(out)
+	if err != nil {
+		return nil, err
+	}
+	totals, err := e.totals(out)
+	if err != nil {
+		return nil, err
+	}
+	totals.Rows, totals.Seconds = rows, time.Since(started).Seconds()
+	e.File.Totals, e.File.Ended = totals, time.Now().UTC()
+	e.File.Status = "completed"
+	if ctx.Err() != nil {
+		e.File.Status = "interrupted"
+	}
+	if err := e.Folder.WriteFile(e.File); err != nil {
+		return nil, err
+	}
+	e.Events.Emit(run.Event{Type: run.RunEnded, Status: e.File.Status, Seconds: totals.Seconds})
+	return totals, nil
+}
+
+// rollouts runs what isn't ended, in task and sample order, so many at a time.
+func (e *Engine) rollouts(ctx context.Context) error {
+	known, err := e.Store.Rollouts(ctx)
+	if err != nil {
+		return err
+	}
+	earlier := map[string]*trace.Rollout{}
+	for _, r := range known {
+		earlier[r.ID] = r
+	}
+	limit := e.Pipeline.Concurrency.Rollouts
+	if limit <= 0 {
+		limit = 2 * runtime.GOMAXPROCS(0)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	slots := make(chan struct{}, limit)
+	var wg sync.WaitGroup
+	for _, t := range e.Pipeline.Tasks {
+		for sample := range e.Pipeline.Samples {
+			r := newRollout(e, t, sample, earlier)
+			if r == nil {
+				continue
+			}
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+			}
+			if ctx.Err() != nil {
+				continue
+			}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				if err := r.run(ctx); err != nil {
+					stop(fmt.Errorf("rollout %s: %w", r.state.ID, err))
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// totals sums up what the store holds.
+func (e *Engine) totals(ctx context.Context) (*run.Totals, error) {
+	rs, err := e.Store.Rollouts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &run.Totals{Rollouts: len(e.Pipeline.Tasks) * e.Pipeline.Samples, Status: map[string]int{}}
+	sum := 0.0
+	for _, r := range rs {
+		t.Status[r.Status]++
+		t.Usage = t.Usage.Add(r.Usage)
+		t.Calls += r.Calls
+		if r.Reward != nil {
+			t.Rewarded++
+			sum += *r.Reward
+		}
+	}
+	if n := t.Rollouts - len(rs); n > 0 {
+		t.Status[trace.Queued] += n
+	}
+	if t.Rewarded > 0 {
+		mean := sum / float64(t.Rewarded)
+		t.RewardMean = &mean
+	}
+	return t, nil
+}
+
+// newOperatorToken makes a secret of 256 bits.
+func newOperatorToken() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/doc"
+	"github.com/penstock-dev/penstock/sdk/judger"
+	sdkrollout "github.com/penstock-dev/penstock/sdk/rollout"
+)
+
+// judgeError is what retry.on calls a judge that erred.
+const judgeError = "judge_error"
+
+// judge runs one try of a judger stage.
+func (r *rollout) judge(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (string, error) {
+	select {
+	case r.judging <- struct{}{}:
+		defer func() { <-r.judging }()
+	case <-ctx.Done():
+		return "cancelled", nil
+	}
+	dir, err := r.Folder.Artifacts(r.state.ID, s.ID, res.Round, res.Try)
+	if err != nil {
+		return "", err
+	}
+	v, err := r.verdict(ctx, s, res)
+	if ctx.Err() != nil && err != nil {
+		return "cancelled", nil
+	}
+	if err == nil {
+		err = keepVerdict(filepath.Join(dir, "verdict.json"), v, res)
+	}
+	if err != nil {
+		res.Status, res.Error = "failed", fmt.Sprintf("%s: %v", judgeError, err)
+		return judgeError, nil
+	}
+	if v.Status == judger.JudgeError || v.Status == judger.InfraError {
+		res.Status, res.Error = "failed", fmt.Sprintf("%s: %s", v.Status, v.Explanation)
+		return judgeError, nil
+	}
+	return "", nil
+}
+
+func keepVerdict(path string, v judger.Verdict, res *trace.StageResult) (err error) {
+	if err := v.Check(); err != nil {
+		return err
+	}
+	if res.Output, err = chat.Marshal(v); err != nil {
+		return fmt.Errorf("encode verdict: %w", err)
+	}
+	return run.Replace(path, func(w *os.File) error {
+		_, err := w.Write(append(res.Output, '\n'))
+		return err
+	})
+}
+
+func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (judger.Verdict, error) {
+	input, err := s.Input.JSON(r.env)
+	if err != nil {
+		return judger.Verdict{}, fmt.Errorf("with: %w", err)
+	}
+	copied, err := os.MkdirTemp(r.Folder.Path("work"), "judge.*")
+	if err != nil {
+		return judger.Verdict{}, fmt.Errorf("copy workspace: %w", err)
+	}
+	defer os.RemoveAll(copied)
+	data, err := r.data(ctx, res.Attempt, filepath.Join(copied, "workspace"))
+	if err != nil {
+		return judger.Verdict{}, err
+	}
+	if len(input) == 0 {
+		input = json.RawMessage("{}")
+	}
+	request, err := chat.Marshal(struct {
+		Input   json.RawMessage  `json:"input"`
+		Task    json.RawMessage  `json:"task"`
+		Rollout *sdkrollout.Data `json:"rollout"`
+	}{input, r.task.Data, data})
+	if err != nil {
+		return judger.Verdict{}, fmt.Errorf("encode judge request: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	v, err := r.judgers[s.ID].Judge(ctx, judger.NewRequest(doc.Bytes(request)))
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return v, fmt.Errorf("no verdict within %s: %w", s.Timeout, err)
+	}
+	return v, err
+}
+
+// data is what a judge sees of the rollout. The workspace is copied to dir.
+func (r *rollout) data(ctx context.Context, attempt, dir string) (*sdkrollout.Data, error) {
+	d := &sdkrollout.Data{
+		ID: r.state.ID, Sample: r.state.Sample, Attempt: attempt, Status: r.state.Status, ExitStatus: r.state.ExitStatus,
+		Usage: r.state.Usage, Cost: r.state.Cost, ToolCalls: []sdkrollout.CallData{}, Messages: []chat.Message{},
+		Artifacts: map[string]string{}, Stages: map[string]sdkrollout.StageData{},
+	}
+	for id, res := range r.results {
+		d.Stages[id] = sdkrollout.StageData{Status: res.Status, Output: res.Output}
+	}
+	if len(r.order) == 0 {
+		return d, nil
+	}
+	last := r.results[r.order[len(r.order)-1]]
+	d.FinalText = doc.At(doc.Bytes(last.Output), "").String("text")
+	artifacts := r.Folder.Path("artifacts", run.Escape(r.state.ID), run.Escape(last.Stage), fmt.Sprintf("%d.%d", last.Round, last.Try))
+	for _, name := range []string{"stdout", "stderr", "workspace.diff"} {
+		d.Artifacts[name] = filepath.Join(artifacts, name)
+	}
+	ws, err := r.workspace()
+	if err != nil {
+		return nil, err
+	}
+	if err := ws.CopyTo(dir); err != nil {
+		return nil, fmt.Errorf("copy workspace: %w", err)
+	}
+	d.Workspace = dir
+	if last.Session != "" {
+		calls, err := r.Store.Calls(ctx, last.Session)
+		if err != nil {
+			return nil, err
+		}
+		d.Messages = conversation(calls)
+		d.ToolCalls = toolCalls(d.Messages)
+	}
+	return d, nil
+}
+
+// conversation is the main lineage's: the messages of its last good call and
+// the reply to it.
+func conversation(calls []*trace.Call) []chat.Message {
+	for i := len(calls) - 1; i >= 0; i-- {
+		c := calls[i]
+		if c.Kind != trace.Main || c.Status != trace.CallOK || c.Chat == nil {
+			continue
+		}
+		out := append([]chat.Message(nil), c.Chat.Messages...)
+		if c.Served != nil {
+			out = append(out, chat.Message{Role: chat.Assistant, Parts: c.Served.Parts})
+		}
+		return out
+	}
+	return []chat.Message{}
+}
+
+// toolCalls pairs the calls of a conversation with their results.
+func toolCalls(messages []chat.Message) []sdkrollout.CallData {
+	out := []sdkrollout.CallData{}
+	at := map[string]int{}
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			switch p.Type {
+			case chat.ToolCall:
+				at[p.ID] = len(out)
+				out = append(out, sdkrollout.CallData{ID: p.ID, Name: p.Name, Arguments: p.Arguments})
+			case chat.ToolResult:
+				if i, ok := at[p.ID]; ok {
+					out[i].Result, out[i].IsError = chat.PlainText(p.Content), p.IsError
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,335 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/penstock-dev/penstock/core/agent"
+	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/judger"
+)
+
+// rollout is one task x one sample on its way through the stages.
+type rollout struct {
+	*Engine
+	task  pipeline.Task
+	state trace.Rollout
+	// env is what expressions see; results are the checkpoints behind it.
+	env     pipeline.Env
+	results map[string]*trace.StageResult
+	order   []string // invoker stages that ran, the last one gives the final text
+	ws      *agent.Workspace
+}
+
+// newRollout returns nil for a rollout that an earlier part of the run ended.
+func newRollout(e *Engine, t pipeline.Task, sample int, earlier map[string]*trace.Rollout) *rollout {
+	r := &rollout{Engine: e, task: t, results: map[string]*trace.StageResult{}}
+	r.state = trace.Rollout{ID: fmt.Sprintf("%s~%d", t.ID, sample), Task: t.ID, Sample: sample}
+	if old := earlier[r.state.ID]; old != nil {
+		if old.Status == trace.Completed || old.Status == trace.Failed {
+			return nil
+		}
+		r.state = *old
+	}
+	r.env = pipeline.Env{
+		Task:    t.Data,
+		Rollout: pipeline.RolloutEnv{ID: r.state.ID, Sample: sample, Status: trace.Running},
+		Run:     pipeline.RunEnv{ID: e.Folder.ID, Dir: e.Folder.Dir},
+		Stages:  map[string]pipeline.StageEnv{},
+	}
+	return r
+}
+
+// errInterrupted ends a rollout that the run's end interrupted; resume goes on
+// with it.
+var errInterrupted = errors.New("interrupted")
+
+// run takes the rollout through its stages. Its error is one of penstock, such
+// as a store that can't be written; everything else is in the state.
+func (r *rollout) run(ctx context.Context) error {
+	if r.state.Started.IsZero() {
+		r.state.Started = time.Now().UTC()
+	}
+	r.state.Status, r.state.Error = trace.Running, ""
+	// The store is written also while the run is being interrupted.
+	store := context.WithoutCancel(ctx)
+	if err := r.restore(store); err != nil {
+		return err
+	}
+	if err := r.Store.PutRollout(store, &r.state); err != nil {
+		return err
+	}
+	r.Events.Emit(run.Event{Type: run.RolloutStarted, Rollout: r.state.ID})
+	err := r.stages(ctx)
+	switch {
+	case errors.Is(err, errInterrupted):
+		r.state.Status, r.state.ExitStatus = trace.Cancelled, "cancelled"
+	case err != nil:
+		return err
+	case r.state.Status == trace.Running:
+		r.state.Status, r.state.Phase = trace.Completed, ""
+		r.setReward()
+	}
+	return r.finish(store)
+}
+
+func (r *rollout) finish(ctx context.Context) error {
+	r.state.Ended = time.Now().UTC()
+	if err := r.Store.PutRollout(ctx, &r.state); err != nil {
+		return err
+	}
+	if err := r.dropWorkspace(); err != nil {
+		r.warn("", fmt.Sprintf("workspace could not be removed: %v", err))
+	}
+	usage := r.state.Usage
+	r.Events.Emit(run.Event{
+		Type: run.RolloutEnded, Rollout: r.state.ID, Stage: r.state.Phase, Status: r.state.Status,
+		ExitStatus: r.state.ExitStatus, Error: r.state.Error, Reward: r.state.Reward, Usage: &usage,
+		Seconds: r.state.Ended.Sub(r.state.Started).Seconds(),
+	})
+	return nil
+}
+
+func (r *rollout) warn(stage, message string) {
+	r.Events.Emit(run.Event{Type: run.Warned, Rollout: r.state.ID, Stage: stage, Message: message})
+}
+
+// restore reads the checkpoints of an earlier part of the run.
+func (r *rollout) restore(ctx context.Context) error {
+	done, err := r.Store.Stages(ctx, r.state.ID)
+	if err != nil {
+		return err
+	}
+	for _, s := range done {
+		r.take(s)
+	}
+	return nil
+}
+
+// take makes a stage's result visible to the stages after it.
+func (r *rollout) take(s *trace.StageResult) {
+	r.results[s.Stage] = s
+	r.env.Stages[s.Stage] = pipeline.StageEnv{Status: s.Status, ExitStatus: s.ExitStatus, Error: s.Error, Output: s.Output}
+	if st := r.stage(s.Stage); st != nil && st.Kind == "invoker" && s.Status != "skipped" {
+		r.order = append(r.order, s.Stage)
+		r.state.ExitStatus = s.ExitStatus
+	}
+}
+
+func (r *rollout) stage(id string) *pipeline.Stage {
+	for _, s := range r.Pipeline.Stages {
+		if s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// stages runs what has no checkpoint yet, in file order.
+func (r *rollout) stages(ctx context.Context) error {
+	for _, s := range r.Pipeline.Stages {
+		if r.results[s.ID] != nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		r.state.Phase = s.ID
+		res, err := r.step(ctx, s)
+		if err != nil {
+			return err
+		}
+		r.take(res)
+		if res.Status == "failed" && s.OnError != "continue" {
+			r.state.Status, r.state.Error = trace.Failed, fmt.Sprintf("stage %s: %s", s.ID, res.Error)
+		}
+		if err := r.Store.PutStage(context.WithoutCancel(ctx), res, &r.state); err != nil {
+			return err
+		}
+		if r.state.Status == trace.Failed {
+			return nil
+		}
+	}
+	return nil
+}
+
+// step runs one stage: its condition, its tries, its events.
+func (r *rollout) step(ctx context.Context, s *pipeline.Stage) (*trace.StageResult, error) {
+	res := &trace.StageResult{Rollout: r.state.ID, Stage: s.ID, Round: 1, Started: time.Now().UTC()}
+	defer func() { res.Ended = time.Now().UTC() }()
+	if s.If != nil {
+		ok, err := s.If.Bool(r.env)
+		if err != nil {
+			res.Status, res.Error = "failed", fmt.Sprintf("if: %v", err)
+			return res, nil
+		}
+		if !ok {
+			res.Status = "skipped"
+			r.Events.Emit(run.Event{Type: run.StageEnded, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Status: res.Status})
+			return res, nil
+		}
+	}
+	r.Events.Emit(run.Event{Type: run.StageStarted, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s)})
+	if err := r.try(ctx, s, res); err != nil {
+		return nil, err
+	}
+	r.Events.Emit(run.Event{
+		Type: run.StageEnded, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Attempt: res.Attempt, Session: res.Session,
+		Status: res.Status, ExitStatus: res.ExitStatus, Error: res.Error, Seconds: time.Since(res.Started).Seconds(),
+	})
+	return res, nil
+}
+
+// try runs a stage until it needs no other try, or has none left.
+func (r *rollout) try(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) error {
+	used, err := r.triesUsed(ctx, s)
+	if err != nil {
+		return err
+	}
+	for n := 1; ; n++ {
+		res.Try = used + n
+		res.Attempt = fmt.Sprintf("%s~%s~%d~%d", r.state.ID, s.ID, res.Round, res.Try)
+		res.Status, res.ExitStatus, res.Error, res.Output = "completed", "", "", nil
+		why, err := r.once(ctx, s, res)
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil && why == "cancelled" {
+			return errInterrupted
+		}
+		if n >= s.Retry.Attempts || !contains(s.Retry.On, why) {
+			return nil
+		}
+		r.Events.Emit(run.Event{
+			Type: run.StageRetried, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Attempt: res.Attempt,
+			ExitStatus: why, Error: res.Error, Message: fmt.Sprintf("try %d of %d ended with %s, which retry.on names", n, s.Retry.Attempts, why),
+		})
+	}
+}
+
+// triesUsed counts the tries of a stage that an earlier part of the run made,
+// so that ids of attempts never repeat.
+func (r *rollout) triesUsed(ctx context.Context, s *pipeline.Stage) (int, error) {
+	if s.Kind != "invoker" || s.Model == "" {
+		return 0, nil
+	}
+	old, err := r.Store.Sessions(context.WithoutCancel(ctx), r.state.ID)
+	if err != nil {
+		return 0, err
+	}
+	used := 0
+	for _, o := range old {
+		if o.Stage == s.ID && o.Try > used {
+			used = o.Try
+		}
+	}
+	return used, nil
+}
+
+// once runs one try. It returns what retry.on is compared with: an exit
+// status or judge_error.
+func (r *rollout) once(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (string, error) {
+	switch s.Kind {
+	case "invoker":
+		return r.spawn(ctx, s, res)
+	case "judger":
+		return r.judge(ctx, s, res)
+	case "converter":
+		return "", r.Store.Select(context.WithoutCancel(ctx), s.ID, r.state.ID)
+	}
+	return "", fmt.Errorf("stage %s: a %s is no stage", s.ID, s.Kind)
+}
+
+func contains(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return s != ""
+		}
+	}
+	return false
+}
+
+// stageKind is the stage's kind in the words of events and graphs.
+func stageKind(s *pipeline.Stage) string {
+	switch s.Kind {
+	case "invoker":
+		return "spawn"
+	case "judger":
+		return "judge"
+	}
+	return "convert"
+}
+
+// setReward evaluates the pipeline's reward, or takes that of its only judge.
+func (r *rollout) setReward() {
+	var only *judger.Verdict
+	judges := 0
+	for _, s := range r.Pipeline.Stages {
+		res := r.results[s.ID]
+		if s.Kind != "judger" || res == nil || res.Output == nil {
+			continue
+		}
+		var v judger.Verdict
+		if err := json.Unmarshal(res.Output, &v); err == nil {
+			judges++
+			only = &v
+			r.addComponents(s.ID, &v)
+		}
+	}
+	if r.Pipeline.Reward == nil {
+		if judges == 1 {
+			r.state.Reward = only.Reward
+		}
+		return
+	}
+	reward, err := r.Pipeline.Reward.Number(r.env)
+	if err != nil {
+		r.state.Status, r.state.Phase, r.state.Error = trace.Failed, "reward", fmt.Sprintf("reward: %v", err)
+		return
+	}
+	r.state.Reward = reward
+}
+
+// addComponents keeps each judge's reward and components under its stage's id.
+func (r *rollout) addComponents(stage string, v *judger.Verdict) {
+	if r.state.Components == nil {
+		r.state.Components = map[string]float64{}
+	}
+	if v.Reward != nil {
+		r.state.Components[stage] = *v.Reward
+	}
+	for name, c := range v.Components {
+		r.state.Components[stage+"."+name] = c
+	}
+}
+
+// workspace returns the rollout's workspace, made at first use. One that an
+// earlier part of the run left is taken up again.
+func (r *rollout) workspace() (*agent.Workspace, error) {
+	if r.ws != nil {
+		return r.ws, nil
+	}
+	from, err := r.Pipeline.Workspace.FromDir(r.env)
+	if err != nil {
+		return nil, fmt.Errorf("workspace: from: %w", err)
+	}
+	r.ws, err = agent.NewWorkspace(agent.WorkspaceOptions{Dir: r.Folder.Work(r.state.ID), From: from})
+	return r.ws, err
+}
+
+// dropWorkspace removes the workspace as `workspace: keep` says.
+func (r *rollout) dropWorkspace() error {
+	switch keep := r.Pipeline.Workspace.Keep; {
+	case keep == "always", r.state.Status == trace.Cancelled:
+		return nil
+	case keep != "never" && r.state.Status != trace.Completed:
+		return nil
+	}
+	return os.RemoveAll(r.Folder.Work(r.state.ID))
+}

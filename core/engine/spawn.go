@@ -1,0 +1,349 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-dev/penstock/core/agent"
+	"github.com/penstock-dev/penstock/core/gateway"
+	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/invoker"
+)
+
+const (
+	// noActivity is the exit status of a program that did nothing.
+	noActivity = "agent_no_activity"
+	// grace is how long an agent has between TERM and KILL.
+	grace = 5 * time.Second
+	// budgetGrace is how long an agent has to end by itself once a call was
+	// refused as over budget.
+	budgetGrace = 10 * time.Second
+	// drain is how long a session waits for calls in flight after its agent
+	// ended.
+	drain = 5 * time.Second
+)
+
+// invocation is one try of an invoker stage.
+type invocation struct {
+	*rollout
+	stage   *pipeline.Stage
+	invoker invoker.Invoker
+	session *gateway.Session // nil without a model
+	plan    *invoker.Plan
+	home    string
+	dir     string // artifacts
+
+	mu    sync.Mutex
+	lines json.RawMessage // state of Line
+	stop  *invoker.Stop
+	end   context.CancelFunc // ends the program
+
+	active atomic.Int64 // when the program last wrote, in ns
+	idle   atomic.Bool  // it was ended for doing nothing
+}
+
+// spawn runs one try of an invoker stage and returns its exit status.
+func (r *rollout) spawn(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (string, error) {
+	v := &invocation{rollout: r, stage: s, invoker: r.invokers[s.ID]}
+	result, status, err := v.run(ctx, res)
+	var broken *storeError
+	if errors.As(err, &broken) {
+		return "", err
+	}
+	res.ExitStatus = status
+	if err != nil {
+		res.Status, res.Error = "failed", err.Error()
+		return status, nil
+	}
+	switch status {
+	case "ok", "agent_error", "timeout", "max_turns", "budget":
+		res.Error = result.Error
+		res.Output, err = chat.Marshal(map[string]any{
+			"text": result.Text, "usage": result.Usage, "cost": result.Cost, "exit_status": status,
+		})
+		return status, err
+	}
+	res.Status, res.Error = "failed", status
+	if result.Error != "" {
+		res.Error = status + ": " + result.Error
+	}
+	return status, nil
+}
+
+// storeError is a failure of penstock itself, which ends the run.
+type storeError struct{ error }
+
+func (e *storeError) Unwrap() error { return e.error }
+
+func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.Result, string, error) {
+	input, err := v.stage.Input.JSON(v.env)
+	if err != nil {
+		return nil, invoker.InfraError, fmt.Errorf("with: %w", err)
+	}
+	if err := v.prepare(res); err != nil {
+		return nil, invoker.InfraError, err
+	}
+	deadline := time.Now().Add(v.stage.Timeout)
+	if err := v.open(ctx, res, deadline); err != nil {
+		return nil, invoker.InfraError, err
+	}
+	exit, err := v.start(ctx, input, deadline)
+	if e := v.close(ctx); err == nil && e != nil {
+		v.warn(v.stage.ID, e.Error())
+	}
+	if err != nil {
+		return nil, invoker.InfraError, err
+	}
+	if err := v.artifacts(res); err != nil {
+		v.warn(v.stage.ID, err.Error())
+	}
+	return v.result(ctx, exit)
+}
+
+// prepare makes the workspace as it was before the stage's first try, and the
+// folders of this try.
+func (v *invocation) prepare(res *trace.StageResult) error {
+	ws, err := v.workspace()
+	if err != nil {
+		return err
+	}
+	before := fmt.Sprintf("%s.%d", v.stage.ID, res.Round)
+	if ws.HasSnapshot(before) {
+		err = ws.Restore(before)
+	} else {
+		err = ws.Snapshot(before)
+	}
+	if err != nil {
+		return err
+	}
+	if v.home, err = ws.NewHome(fmt.Sprintf("%s.%d", before, res.Try)); err != nil {
+		return err
+	}
+	v.dir, err = v.Folder.Artifacts(v.state.ID, v.stage.ID, res.Round, res.Try)
+	return err
+}
+
+// open opens the session of this try, if the stage names a model.
+func (v *invocation) open(ctx context.Context, res *trace.StageResult, deadline time.Time) (err error) {
+	res.Session = ""
+	if v.stage.Model == "" {
+		return nil
+	}
+	model := v.models[v.stage.Model]
+	v.session, err = v.gateway.Open(ctx, gateway.SessionSpec{
+		Session: trace.Session{
+			ID: run.NewID("s"), Rollout: v.state.ID, Task: v.state.Task, Stage: v.stage.ID, Round: res.Round, Try: res.Try,
+			Attempt: res.Attempt, ModelEntry: v.stage.Model, Opened: time.Now().UTC(),
+		},
+		Model: model, Task: v.task.Data, Deadline: deadline, Hold: true,
+		Budget: gateway.Budget{Calls: v.stage.Budget.Calls, Turns: v.stage.Budget.Turns},
+	})
+	if err != nil {
+		return fmt.Errorf("open session: %w", err)
+	}
+	res.Session = v.session.ID()
+	return nil
+}
+
+// close revokes the session and adds what it used to the rollout.
+func (v *invocation) close(ctx context.Context) error {
+	if v.session == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	err := v.session.Close(ctx)
+	s := v.session.Stats()
+	v.state.Usage = v.state.Usage.Add(s.Usage)
+	v.state.Calls += s.Calls
+	if err != nil {
+		return fmt.Errorf("close session: %w", err)
+	}
+	return nil
+}
+
+// start plans the run, starts the program and waits until nothing of it is
+// left.
+func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline time.Time) (*agent.Exit, error) {
+	request := &invoker.PlanRequest{Input: input, Task: v.task.Data, Session: invoker.Session{
+		ID: run.NewID("s"), Workspace: v.ws.Path(), Home: v.home, MaxTurns: v.stage.Budget.Turns, Deadline: deadline,
+	}}
+	if v.session != nil {
+		request.Session.ID, request.Session.Token = v.session.ID(), v.session.Token()
+		request.Session.BaseURL, request.Session.Model = v.session.Root(), v.models[v.stage.Model].ServeAs
+	}
+	var err error
+	if v.plan, err = v.invoker.Plan(ctx, request); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	if err := v.ws.WriteFiles(v.home, v.plan.Files); err != nil {
+		return nil, err
+	}
+	if v.session != nil && !v.plan.HoldFirstCall {
+		v.session.Ready()
+	}
+	ctx, v.end = context.WithCancel(ctx)
+	defer v.end()
+	defer v.watch(ctx)()
+	spec := agent.Spec{
+		Argv: v.plan.Argv, Dir: v.ws.Path(), Stdin: []byte(v.plan.Stdin), Timeout: time.Until(deadline), Grace: grace,
+		Env:    agent.BaseEnv(agent.EnvOptions{BinDir: v.binDir, Home: v.home, Extra: v.plan.Env}),
+		Stdout: filepath.Join(v.dir, "stdout"), Stderr: filepath.Join(v.dir, "stderr"),
+		Active: func() { v.active.Store(time.Now().UnixNano()) },
+	}
+	if v.plan.Output == invoker.JSONL {
+		spec.Line = func(line []byte) { v.line(ctx, line) }
+	}
+	exit, err := v.runner.Run(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("start agent: %w", err)
+	}
+	return exit, nil
+}
+
+// watch ends the program when it goes on after a call was over budget, or
+// when it neither wrote nor called for longer than the stage allows.
+func (v *invocation) watch(ctx context.Context) (stop func()) {
+	var over <-chan struct{}
+	if v.session != nil {
+		over = v.session.BudgetHit()
+	}
+	v.active.Store(time.Now().UnixNano())
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var late, look <-chan time.Time
+		if v.stage.Idle > 0 {
+			tick := time.NewTicker(max(v.stage.Idle/10, time.Millisecond))
+			defer tick.Stop()
+			look = tick.C
+		}
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-over:
+				over, late = nil, time.After(budgetGrace)
+			case <-late:
+				v.end()
+				return
+			case <-look:
+				if time.Since(v.lastActive()) > v.stage.Idle {
+					v.idle.Store(true)
+					v.end()
+					return
+				}
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// lastActive is when the program last wrote, or last called the model.
+func (v *invocation) lastActive() time.Time {
+	last := time.Unix(0, v.active.Load())
+	if v.session != nil {
+		if called := v.session.Stats().LastActivity; called.After(last) {
+			return called
+		}
+	}
+	return last
+}
+
+// line hands a line of output to the invoker.
+func (v *invocation) line(ctx context.Context, line []byte) {
+	liner, ok := v.invoker.(invoker.Liner)
+	if !ok {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.stop != nil {
+		return
+	}
+	got, err := liner.Line(ctx, &invoker.LineRequest{State: v.lines, Line: string(line)})
+	if err != nil {
+		got.Stop = &invoker.Stop{ExitStatus: invoker.InfraError, Reason: fmt.Sprintf("read output: %v", err)}
+	}
+	v.lines = got.State
+	if got.Stop != nil {
+		v.stop = got.Stop
+		if v.session != nil {
+			v.session.Refuse(got.Stop.Reason)
+		}
+		v.end()
+	} else if got.Ready && v.session != nil {
+		v.session.Ready()
+	}
+}
+
+// result says how the try ended. The host's own findings come first; the
+// invoker may only turn an "ok" into something else.
+func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Result, string, error) {
+	status := invoker.OK
+	var stats gateway.Stats
+	if v.session != nil {
+		stats = v.session.Stats()
+	}
+	switch {
+	case exit.Lost:
+		status = "sandbox_lost"
+	case v.stop != nil:
+		status = v.stop.ExitStatus
+	case v.idle.Load():
+		status = noActivity
+	case exit.TimedOut:
+		status = "timeout"
+	case stats.BudgetHit:
+		status = invoker.Budget
+	case exit.Cancelled:
+		status = "cancelled"
+	case exit.Code != 0 || exit.Signal != "":
+		status = invoker.AgentError
+	}
+	result, err := v.invoker.Result(context.WithoutCancel(ctx), &invoker.ResultRequest{
+		Exit: exit.Code, Signal: exit.Signal, ExitStatus: status, State: v.lines,
+		Stdout: string(exit.Stdout), Stderr: string(exit.Stderr),
+	})
+	if err != nil {
+		return nil, invoker.InfraError, fmt.Errorf("read result: %w", err)
+	}
+	if (status == invoker.OK || status == invoker.AgentError) && result.ExitStatus != "" {
+		status = result.ExitStatus
+	}
+	switch {
+	case v.stop != nil:
+		result.Error = v.stop.Reason
+	case v.idle.Load():
+		result.Error = fmt.Sprintf("the program neither wrote nor called the model for %s", v.stage.Idle)
+	}
+	if exit.OutputErr != nil {
+		v.warn(v.stage.ID, fmt.Sprintf("output could not be stored whole: %v", exit.OutputErr))
+	}
+	if v.session != nil {
+		result.Usage = &stats.Usage
+		if status == invoker.OK && stats.Calls == 0 && v.stage.Descriptor.Want("model") {
+			status, result.Error = noActivity, "the program ended without one call of the model"
+		}
+	}
+	if result.Usage == nil {
+		result.Usage = &chat.Usage{}
+	}
+	return result, status, nil
+}
+
+// artifacts keeps what the program changed in its workspace.
+func (v *invocation) artifacts(*trace.StageResult) error {
+	return run.Replace(filepath.Join(v.dir, "workspace.diff"), func(w *os.File) error { return v.ws.Diff(w) })
+}

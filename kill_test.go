@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/tidwall/gjson"
+)
+
+// TestKillAndResume kills penstock with -9 in mid-run, also while agents hold
+// a process that left its session and ignores TERM. Within a second nothing
+// of the run is alive, and resume then ends every rollout once.
+func TestKillAndResume(t *testing.T) {
+	const marker = "31415926"
+	out := filepath.Join(t.TempDir(), "out")
+	cmd := exec.Command(built, "run", filepath.Join("testdata", "kill", "pipeline.yaml"), "--out", out, "--json")
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if gjson.Get(lines.Text(), "type").String() == "rollout.ended" {
+			break
+		}
+	}
+	require.Eventually(t, func() bool { return len(processesWith(marker)) > 0 }, 10*time.Second, 10*time.Millisecond,
+		"the agents started no process that outlives its session")
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+
+	assert.Eventually(t, func() bool { return len(processesWith(out)) == 0 && len(processesWith(marker)) == 0 }, time.Second, 20*time.Millisecond)
+	assert.Empty(t, processesWith(marker), "a tool's process is left")
+	assert.Empty(t, processesWith(out), "a process of the run is left")
+
+	text, code := penstock(t, root, "resume", out)
+	require.Equal(t, 0, code, text)
+	assert.Contains(t, text, "6 of 6 completed")
+	assert.Empty(t, processesWith(marker))
+
+	ids := column(t, filepath.Join(out, "rollouts.jsonl"), "id")
+	assert.Equal(t, []string{"a~0", "a~1", "b~0", "b~1", "c~0", "c~1"}, ids)
+	for _, status := range column(t, filepath.Join(out, "rollouts.jsonl"), "status") {
+		assert.Equal(t, "completed", status)
+	}
+	rows := column(t, filepath.Join(out, "rows.jsonl"), "row")
+	assert.Len(t, rows, 6, "one row a rollout, none twice: %s", rows)
+	assert.Equal(t, []string{"a~0", "a~1", "b~0", "b~1", "c~0", "c~1"}, column(t, filepath.Join(out, "rows.jsonl"), "rollout"))
+
+	again, code := penstock(t, root, "resume", out)
+	require.Equal(t, 0, code, again)
+	assert.Equal(t, rows, column(t, filepath.Join(out, "rows.jsonl"), "row"), "resuming a run that is done changes nothing")
+}
+
+// TestInterrupt sends one Ctrl-C: the run ends cleanly, says how to go on,
+// and resume completes it.
+func TestInterrupt(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	cmd := exec.Command(built, "run", filepath.Join("testdata", "kill", "pipeline.yaml"), "--out", out)
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return len(processesWith("31415926")) > 0 }, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	err := cmd.Wait()
+	exit, ok := err.(*exec.ExitError)
+	require.True(t, ok, "an interrupted run exits with 1, not %v: %s", err, said.String())
+	assert.Equal(t, 1, exit.ExitCode(), said.String())
+	assert.Contains(t, said.String(), "penstock resume "+out)
+	assert.Empty(t, processesWith("31415926"))
+
+	text, code := penstock(t, root, "resume", out)
+	require.Equal(t, 0, code, text)
+	assert.Contains(t, text, "6 of 6 completed")
+}
+
+// column is the value at a gjson path of each line of a JSONL file.
+func column(t *testing.T, path, field string) []string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var out []string
+	for l := range strings.Lines(string(b)) {
+		out = append(out, gjson.Get(l, field).String())
+	}
+	return out
+}
