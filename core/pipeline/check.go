@@ -18,6 +18,7 @@ type check struct {
 	f       *File
 	cat     Catalog
 	schemas schemaSet
+	types   map[string]*Type // of schemas
 	p       *Pipeline
 	reads   []Read
 	used    map[string]bool // components, by kind/name
@@ -31,7 +32,7 @@ func (f *File) Check(cat Catalog) (*Pipeline, error) {
 	before := f.found
 	f.found = append(Diagnostics(nil), before...)
 	defer func() { f.found = before }()
-	c := &check{f: f, cat: cat, used: map[string]bool{}, called: map[string]bool{}}
+	c := &check{f: f, cat: cat, types: map[string]*Type{}, used: map[string]bool{}, called: map[string]bool{}}
 	c.p = &Pipeline{
 		Path: f.abso, Dir: f.dir, Name: f.name(), Source: []byte(f.src.text), Tasks: f.tasks, Samples: f.samples,
 		Models: map[string]*Model{}, Hashes: map[string]string{f.abso: hash([]byte(f.src.text))},
@@ -57,6 +58,16 @@ func (f *File) Check(cat Catalog) (*Pipeline, error) {
 	}
 	p.Resolved = resolved
 	return p, nil
+}
+
+// typeOf is the type of a schema, read once.
+func (c *check) typeOf(schema []byte) *Type {
+	t, ok := c.types[string(schema)]
+	if !ok {
+		t = typeOf(schema)
+		c.types[string(schema)] = t
+	}
+	return t
 }
 
 func (f *File) name() string {
@@ -351,7 +362,7 @@ func (c *check) workspace() {
 	if !strings.Contains(from.Value, opening) {
 		f.exists(from, f.abs(f.resolve(from, from.Value)), true)
 	}
-	b := &builder{c: c, sc: sc, d: component.Descriptor{Kind: "the", Name: "workspace"}, ok: true}
+	b := &builder{c: c, sc: sc, key: "workspace", d: component.Descriptor{Kind: "the", Name: "workspace"}, ok: true}
 	if root, _ := b.text(from, stringType, []string{"from"}); root != nil {
 		c.p.Workspace.From = &Template{root: root, where: where(f.at(from))}
 	}
@@ -429,12 +440,15 @@ func (c *check) unknown(n *yaml.Node, kind, name string, names []string) {
 		}
 	}
 	hint := suggest("there are: ", shown, names)
-	if hint != "" {
+	switch {
+	case strings.HasSuffix(hint, "?"):
+		hint += " "
+	case hint != "":
 		hint += "; "
 	}
-	own := "a plugin of your own is named under 'plugins:', " + kind + "/" + name + ": { process: { go: DIR } }"
+	own := "A plugin of your own is registered under 'plugins:', " + kind + "/" + name + ": { process: { go: DIR } }"
 	if kind == component.Format {
-		own = "a format of your own is a YAML file, ./" + name + ".yaml, or a plugin named under 'plugins:'"
+		own = "A format of your own is a YAML file, ./" + name + ".yaml, or a plugin named under 'plugins:'"
 	}
 	c.f.errorf(c.f.at(n), "unknown-plugin", hint+own, "there is no %s '%s'", kind, name)
 }

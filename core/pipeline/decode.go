@@ -93,8 +93,8 @@ func (d *decoder) list(n *yaml.Node, s *shape, name string) {
 		d.wrong(n, "write a list: ["+n.Value+"]", "%s is a list, this is %s", label(name), kindName(n))
 		return
 	}
-	for _, item := range n.Content {
-		d.check(item, s.of, name)
+	for i, item := range n.Content {
+		d.check(item, s.of, name+"["+strconv.Itoa(i)+"]")
 	}
 }
 
@@ -192,7 +192,18 @@ func (d *decoder) choice(n *yaml.Node, s *shape, name string) {
 		}
 		return
 	}
-	d.wrong(n, suggest("it takes: ", n.Value, s.choices), "'%s' is no %s", n.Value, name)
+	hint := ""
+	if near := nearest(n.Value, s.choices); near != "" {
+		hint = "did you mean '" + near + "'?"
+	}
+	d.wrong(n, hint, "%s is '%s', want %s", label(name), n.Value, oneOf(s.choices))
+}
+
+func oneOf(choices []string) string {
+	if len(choices) == 1 {
+		return choices[0]
+	}
+	return "one of " + strings.Join(choices, ", ")
 }
 
 func scalarName(s *shape) string {
@@ -208,7 +219,7 @@ func scalarName(s *shape) string {
 	case kSize:
 		return "a size such as 64MiB"
 	case kChoice:
-		return "one of " + strings.Join(s.choices, ", ")
+		return oneOf(s.choices)
 	case kExpr:
 		return "an expression"
 	}

@@ -134,7 +134,7 @@ func (env Env) raw(name string) json.RawMessage {
 	}
 	s, ok := env.Stages[name]
 	if !ok {
-		return nil
+		s.Status = "skipped" // the rollout never got there
 	}
 	v := map[string]any{"status": s.Status, "output": nil}
 	if s.ExitStatus != "" {

@@ -97,27 +97,6 @@ func (s *stat) at(name string) *stat {
 	return f
 }
 
-func (s *stat) merge(o *stat) {
-	s.seen += o.seen
-	s.null += o.null
-	s.boolean += o.boolean
-	s.integer += o.integer
-	s.number += o.number
-	s.str += o.str
-	s.arr += o.arr
-	s.object += o.object
-	s.wide = s.wide || o.wide
-	for _, name := range o.order {
-		s.at(name).merge(o.fields[name])
-	}
-	if o.elem != nil {
-		if s.elem == nil {
-			s.elem = &stat{}
-		}
-		s.elem.merge(o.elem)
-	}
-}
-
 // objectType is the type of `task`: id is always there.
 func (s *stat) objectType() *Type {
 	if s.object == 0 {

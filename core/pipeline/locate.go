@@ -28,23 +28,24 @@ func (f *File) within(n *yaml.Node, i int) pos {
 
 // walker walks over the source of a scalar.
 type walker struct {
-	text      []rune // from the start of the value
+	text      []rune   // the rest of the line, its end included
+	more      []string // the lines that follow
 	line, col int
 	style     yaml.Style
 	indent    int // of a block scalar
 }
 
 func newWalker(src *source, n *yaml.Node) *walker {
-	lines := strings.SplitAfter(src.text, "\n")
-	if n.Line < 1 || n.Line > len(lines) {
+	src.line(1)
+	if n.Line < 1 || n.Line > len(src.lines) {
 		return nil
 	}
-	first := []rune(lines[n.Line-1])
-	if n.Column < 1 || n.Column > len(first) {
+	w := &walker{line: n.Line, col: n.Column, style: n.Style, more: src.lines[n.Line-1:]}
+	w.fill()
+	if n.Column < 1 || n.Column > len(w.text) {
 		return nil
 	}
-	w := &walker{line: n.Line, col: n.Column, style: n.Style}
-	w.text = append(first[n.Column-1:], []rune(strings.Join(lines[n.Line:], ""))...)
+	w.text = w.text[n.Column-1:]
 	for len(w.text) > 0 && (w.text[0] == '&' || w.text[0] == '!') { // an anchor or a tag
 		for len(w.text) > 0 && !blank(w.text[0]) {
 			w.skip(1)
@@ -57,11 +58,8 @@ func newWalker(src *source, n *yaml.Node) *walker {
 	case n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
 		w.skip(1)
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
-		for len(w.text) > 0 && w.text[0] != '\n' {
-			w.skip(1)
-		}
-		w.indent = blockIndent(w.text, n.Value)
-		w.skip(1)
+		w.indent = blockIndent(w.more, n.Value)
+		w.skip(len(w.text))
 		w.margin()
 	}
 	return w
@@ -71,31 +69,41 @@ func blank(r rune) bool { return r == ' ' || r == '\t' || r == '\n' || r == '\r'
 
 // blockIndent is the indentation of a block scalar's lines: that of its first
 // line with text, less the spaces that belong to the value.
-func blockIndent(text []rune, value string) int {
-	spaces := 0
-	for _, r := range text {
-		switch r {
-		case ' ':
-			spaces++
-		case '\n', '\r':
-			spaces = 0
-		default:
+func blockIndent(lines []string, value string) int {
+	for _, l := range lines {
+		if text := strings.TrimLeft(l, " "); strings.TrimSpace(text) != "" {
 			line := strings.TrimLeft(value, "\n")
-			return max(0, spaces-(len(line)-len(strings.TrimLeft(line, " "))))
+			return max(0, len(l)-len(text)-(len(line)-len(strings.TrimLeft(line, " "))))
 		}
 	}
 	return 0
 }
 
+// fill takes the next line.
+func (w *walker) fill() {
+	if len(w.more) == 0 {
+		return
+	}
+	w.text = []rune(w.more[0])
+	if w.more = w.more[1:]; len(w.more) > 0 {
+		w.text = append(w.text, '\n')
+	}
+}
+
 func (w *walker) skip(n int) {
-	for range min(n, len(w.text)) {
+	for range n {
+		if len(w.text) == 0 {
+			return
+		}
 		if w.text[0] == '\n' {
 			w.line++
 			w.col = 1
 		} else {
 			w.col++
 		}
-		w.text = w.text[1:]
+		if w.text = w.text[1:]; len(w.text) == 0 {
+			w.fill()
+		}
 	}
 }
 

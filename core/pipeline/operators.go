@@ -65,7 +65,7 @@ func (c *checker) plus(n *ast.BinaryNode) *Type {
 	if l.base == tString || r.base == tString {
 		hint = "turn the other one into text: string(...)"
 	}
-	return c.fail(n, "type", hint, "%s and %s can't be added", l, r)
+	return c.fail(n, "type", hint, "%s and %s can't be added", l.a(), r.a())
 }
 
 func numeric(t *Type) bool { return t.base == tInteger || t.base == tNumber }
@@ -80,7 +80,7 @@ func (c *checker) equality(n *ast.BinaryNode) *Type {
 	}
 	l, r := c.solid(n.Left, "in a comparison"), c.solid(n.Right, "in a comparison")
 	if l.base != tAny && r.base != tAny && l.base != r.base && !(numeric(l) && numeric(r)) {
-		c.fail(n, "type", "", "%s is %s and %s is %s: they are never equal", show(n.Left), l, show(n.Right), r)
+		c.fail(n, "type", "", "%s is %s and %s is %s: they are never equal", show(n.Left), l.a(), show(n.Right), r.a())
 		return boolType
 	}
 	c.literal(l, n.Right)
@@ -105,7 +105,7 @@ func (c *checker) order(n *ast.BinaryNode) *Type {
 	l, r := c.solid(n.Left, "in a comparison"), c.solid(n.Right, "in a comparison")
 	ok := func(t *Type) bool { return t.base == tAny || t.base == tString || numeric(t) }
 	if !ok(l) || !ok(r) || l.base != tAny && r.base != tAny && numeric(l) != numeric(r) {
-		c.fail(n, "type", "", "%s and %s have no order", l, r)
+		c.fail(n, "type", "", "%s and %s have no order", l.a(), r.a())
 	}
 	return boolType
 }
@@ -117,7 +117,7 @@ func (c *checker) in(n *ast.BinaryNode) *Type {
 		return boolType
 	case tList:
 	default:
-		c.fail(n, "type", "use contains for text in text", "%s is %s, want a list", show(n.Right), r)
+		c.fail(n, "type", "use contains for text in text", "%s is %s, want a list", show(n.Right), r.a())
 		return boolType
 	}
 	if a, ok := n.Right.(*ast.ArrayNode); ok {
@@ -128,7 +128,7 @@ func (c *checker) in(n *ast.BinaryNode) *Type {
 		c.literal(r.elem, n.Left)
 	}
 	if e := r.elem; e != nil && l.base != tAny && e.base != tAny && e.base != tNull && l.base != e.base && !(numeric(l) && numeric(e)) {
-		c.fail(n, "type", "", "%s is %s and the list holds %s: it is never in it", show(n.Left), l, e)
+		c.fail(n, "type", "", "%s is %s and the list holds %s: it is never in it", show(n.Left), l.a(), e.a())
 	}
 	return boolType
 }
@@ -235,7 +235,7 @@ func (c *checker) result(n *ast.BuiltinNode, sig signature, known bool, first, p
 		return anyType.orNull("there may be none")
 	case "len":
 		if first != nil && first.base != tAny && first.base != tString && first.base != tList && first.base != tObject {
-			return c.fail(n, "type", "", "%s has no length", first)
+			return c.fail(n, "type", "", "%s has no length", first.a())
 		}
 	case "keys":
 		return listOf(stringType)

@@ -165,3 +165,11 @@ func (p *Pipeline) SecretValues() []string { return p.secrets }
 
 // Reads lists every value that an expression of the file reads.
 func (p *Pipeline) Reads() []Read { return p.reads }
+
+// PluginError is the error of a plugin of the file that can't be registered,
+// with the place where the file names it and all else that is wrong so far.
+func (f *File) PluginError(s PluginSource, err error) error {
+	g := &File{report: report{append(Diagnostics(nil), f.found...)}, src: f.src, origin: f.origin, path: f.path}
+	g.errorf(g.at(f.keys[s.Key]), "plugin", "", "the plugin %s can't be used: %s", s.Key, err)
+	return g.Problems()
+}

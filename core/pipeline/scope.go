@@ -43,7 +43,7 @@ func (s *scope) names() []string {
 }
 
 // stageType is what later stages see of a stage.
-func stageType(s *Stage) *Type {
+func (c *check) stageType(s *Stage) *Type {
 	status := enumOf("completed", "failed", "skipped")
 	exit := stringType
 	why := ""
@@ -68,7 +68,7 @@ func stageType(s *Stage) *Type {
 		{"exit_status", exit},
 		{"error", stringType.asOptional("only a failed stage has one")},
 	}
-	if out := outputType(s.Kind, s.Descriptor); out != nil {
+	if out := c.outputType(s.Kind, s.Descriptor); out != nil {
 		if why != "" {
 			out = out.asOptional(why)
 		}
@@ -78,15 +78,15 @@ func stageType(s *Stage) *Type {
 }
 
 // outputType is the type of a stage's output, nil when it has none.
-func outputType(kind string, d component.Descriptor) *Type {
-	if t := typeOf(d.Output); t != nil && kind != component.Converter {
+func (c *check) outputType(kind string, d component.Descriptor) *Type {
+	if t := c.typeOf(d.Output); t != nil && kind != component.Converter {
 		return t
 	}
 	switch kind {
 	case component.Invoker:
-		return typeOf(invoker.OutputSchema)
+		return c.typeOf(invoker.OutputSchema)
 	case component.Judger:
-		return typeOf(judger.Output)
+		return c.typeOf(judger.Output)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (s *setter) put(n *yaml.Node, sh *shape, rest string, at int) {
 
 // become turns a scalar into an object, which a path into free settings wants.
 func (s *setter) become(n *yaml.Node) {
-	*n = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1, Column: 1}
+	*n = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1, Column: s.value.Column}
 	s.f.origin[n] = s.src
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,9 @@ func (f *File) sourceOf(n *yaml.Node) *source {
 	return f.src
 }
 
+// unquoted is an expression that YAML takes for brackets of its own.
+var unquoted = regexp.MustCompile(`[:,\[{]\s*\$\{\{`)
+
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
 // parseYAML parses the first document of a source. It returns nil after an
@@ -114,12 +118,12 @@ func (f *File) syntaxError(s *source, err error) {
 		f.errorf(at, "tab", "indent with spaces", "the line is indented with a tab; YAML allows spaces only")
 		return
 	}
-	line = max(line, 1)
+	line = s.problemLine(line, message)
 	text := s.line(line)
 	col := len(text) - len(strings.TrimLeft(text, " ")) + 1
 	hint := ""
 	switch {
-	case strings.Contains(text, "${{") && !strings.Contains(text, `"${{`) && !strings.Contains(text, `'${{`):
+	case unquoted.MatchString(text):
 		hint = `put the text around ${{ }} in quotes: "${{ ... }}"`
 	case strings.Contains(message, "mapping values are not allowed"):
 		hint = "check the indentation, and quote a value that contains ': '"
@@ -127,6 +131,30 @@ func (f *File) syntaxError(s *source, err error) {
 		hint = "check the indentation and the brackets of this line and the one above"
 	}
 	f.errorf(pos{s, line, col}, "yaml", hint, "not valid YAML: %s", message)
+}
+
+// problemLine is the line that makes the parser stop. What it names is the
+// begin of the construct around: for brackets that is as good as any, else
+// the first line is looked for without which the file parses.
+func (s *source) problemLine(line int, message string) int {
+	if !strings.HasPrefix(message, "did not find expected") {
+		return max(line, 1)
+	}
+	line++ // the parser counts from 0 here
+	if strings.Contains(message, "'") && !strings.Contains(message, "indicator") {
+		return line
+	}
+	s.line(1)
+	fails := func(n int) bool {
+		var doc yaml.Node
+		err := yaml.Unmarshal([]byte(strings.Join(s.lines[:n], "\n")), &doc)
+		return err != nil && strings.HasSuffix(err.Error(), message)
+	}
+	found := 1 + sort.Search(len(s.lines), func(i int) bool { return fails(i + 1) })
+	if found > len(s.lines) {
+		return line
+	}
+	return found
 }
 
 // tabNear finds the line with a tab in its indentation that made the parser

@@ -48,7 +48,7 @@ func (c *check) stages() {
 		if id != "" {
 			sc.vars[id] = anyType
 			if ok {
-				sc.vars[id] = stageType(s)
+				sc.vars[id] = c.stageType(s)
 			}
 		}
 		c.p.Stages = append(c.p.Stages, s)
@@ -106,7 +106,6 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 	if f.bad[n] {
 		return s, false
 	}
-	before := f.found.Errors()
 	if e := f.get(n, "if"); e != nil {
 		s.If = c.expression(e, sc, reader{id, "if"}, boolType)
 		if s.If == nil {
@@ -145,7 +144,7 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 	c.retry(n, s)
 	set := c.settings(uses, n, d, sc, id)
 	s.Config, s.Input = set.config, set.input
-	return s, f.found.Errors() == before || s.Kind != ""
+	return s, true
 }
 
 // does is the node of `uses`, when that is the one thing the stage does.

@@ -161,7 +161,7 @@ func (l *taskLoader) add(raw []byte, line int) {
 		l.failAt(l.at(line, offset, raw), "tasks", "", "%s", err)
 		return
 	}
-	data := json.RawMessage(bytes.Clone(bytes.TrimSpace(raw)))
+	data := json.RawMessage(bytes.TrimSpace(raw))
 	if id == "" {
 		id = fmt.Sprintf("t%04d", line)
 		data = withID(data, id)
@@ -191,52 +191,79 @@ type taskError struct {
 
 func (e *taskError) Error() string { return e.message }
 
-// read checks one line and adds its values to the type.
+// read checks one line and adds its values to the type. After an error the
+// type is of no use, nor is it used.
 func (l *taskLoader) read(raw []byte) (id string, err error) {
 	start := len(raw) - len(bytes.TrimLeft(raw, " \t"))
 	if k := l.dec.PeekKind(); k != '{' && k != 0 {
 		return "", &taskError{start, fmt.Sprintf("a task is a JSON object, this is %s", tokenName(k))}
 	}
-	var probe stat
-	if err := probe.observe(&l.dec, 0); err != nil {
+	if _, err := l.dec.ReadToken(); err != nil {
 		return "", syntaxText(err)
 	}
+	l.stat.seen++
+	l.stat.object++
+	for l.dec.PeekKind() != '}' {
+		name, err := l.dec.ReadToken()
+		if err != nil {
+			return "", syntaxText(err)
+		}
+		field := l.stat.at(name.String())
+		if name.String() != "id" {
+			if err := field.observe(&l.dec, 1); err != nil {
+				return "", syntaxText(err)
+			}
+			continue
+		}
+		if k := l.dec.PeekKind(); k != '"' && k != 0 {
+			return "", &taskError{l.next(raw), fmt.Sprintf("the id of a task is text, this is %s", idName(k))}
+		}
+		at := l.next(raw)
+		v, err := l.dec.ReadToken()
+		if err != nil {
+			return "", syntaxText(err)
+		}
+		if id = v.String(); id == "" {
+			return "", &taskError{at, "the id of a task is empty"}
+		}
+		field.seen++
+		field.str++
+	}
+	if _, err := l.dec.ReadToken(); err != nil {
+		return "", syntaxText(err)
+	}
+	end := l.next(raw)
 	if _, err := l.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return "", &taskError{int(l.dec.InputOffset()), "there is more on the line than one JSON object"}
+		return "", &taskError{end, "there is more on the line than one JSON object"}
 	}
-	if s := probe.fields["id"]; s != nil {
-		var t struct {
-			ID any `json:"id"`
-		}
-		if err := json.Unmarshal(raw, &t); err != nil {
-			return "", &taskError{start, "not valid JSON: " + err.Error()}
-		}
-		text, ok := t.ID.(string)
-		if !ok || text == "" {
-			return "", &taskError{start, fmt.Sprintf("the id of a task is text, this is %s", idName(t.ID))}
-		}
-		id = text
-	}
-	l.stat.merge(&probe)
 	return id, nil
 }
 
-func idName(v any) string {
-	switch t := v.(type) {
-	case string:
-		return "empty"
-	case float64:
-		return fmt.Sprintf(`%v; write it in quotes`, t)
-	case nil:
+// next is where the next value of a line begins.
+func (l *taskLoader) next(raw []byte) int {
+	i := min(int(l.dec.InputOffset()), len(raw))
+	for i < len(raw) && strings.IndexByte(" \t:,", raw[i]) >= 0 {
+		i++
+	}
+	return i
+}
+
+func idName(k jsontext.Kind) string {
+	switch k {
+	case '0':
+		return "a number; write it in quotes"
+	case 'n':
 		return "null; leave it out to get one by line number"
 	}
-	return "an object or a list"
+	return tokenName(k)
 }
 
 func tokenName(k jsontext.Kind) string {
 	switch k {
 	case '[':
 		return "a list"
+	case '{':
+		return "an object"
 	case '"':
 		return "text"
 	case '0':

@@ -161,7 +161,7 @@ func (c *checker) member(n *ast.MemberNode) *Type {
 		case of.base == tNull:
 			return c.fail(n, "nullable", "", "nil has no fields")
 		default:
-			c.fail(n, "optional", fmt.Sprintf("read it with ?. (%s?.%s)", show(n.Node), propertyName(n)),
+			c.fail(n.Node, "optional", fmt.Sprintf("read it with ?. (%s?.%s)", show(n.Node), propertyName(n)),
 				"%s may be %s%s", show(n.Node), missing(of), because(of))
 		}
 	}
@@ -175,13 +175,13 @@ func (c *checker) member(n *ast.MemberNode) *Type {
 		return anyType
 	case tObject:
 	default:
-		return c.fail(n.Property, "unknown-field", "", "%s is %s and has no field '%s'", show(n.Node), of, name.Value)
+		return c.fail(n.Property, "unknown-field", "", "%s is %s and has no field '%s'", show(n.Node), of.a(), name.Value)
 	}
 	t := of.field(name.Value)
 	if t == nil {
 		t = of.rest
 		if t == nil {
-			return c.fail(n.Property, "unknown-field", suggest("it has: ", name.Value, of.names()), "%s has no field '%s'", show(n.Node), name.Value)
+			return c.fail(n.Property, "unknown-field", fieldHint(name.Value, of.names()), "%s has no field '%s'", show(n.Node), name.Value)
 		}
 		t = t.asOptional("the object may not have it")
 		if of.rest.base == tAny && len(of.fields) == 0 {
@@ -192,6 +192,18 @@ func (c *checker) member(n *ast.MemberNode) *Type {
 		return t.orNull(t.why)
 	}
 	return t
+}
+
+// fieldHint names the near one and all that there are.
+func fieldHint(got string, names []string) string {
+	hint := suggest("", got, names)
+	if !strings.HasSuffix(hint, "?") {
+		hint = ""
+	}
+	if len(names) == 0 || len(names) > 24 {
+		return hint
+	}
+	return strings.TrimSpace(hint + " it has: " + strings.Join(names, ", "))
 }
 
 func missing(t *Type) string {
@@ -214,7 +226,7 @@ func (c *checker) index(n *ast.MemberNode, of *Type) *Type {
 	switch of.base {
 	case tList:
 		if i.base != tInteger && i.base != tAny {
-			return c.fail(n.Property, "type", "", "a list is indexed by an integer, this is %s", i)
+			return c.fail(n.Property, "type", "", "a list is indexed by an integer, this is %s", i.a())
 		}
 		if of.elem == nil {
 			return anyType
@@ -222,7 +234,7 @@ func (c *checker) index(n *ast.MemberNode, of *Type) *Type {
 		return of.elem
 	case tObject:
 		if i.base != tString && i.base != tAny {
-			return c.fail(n.Property, "type", "", "an object is indexed by text, this is %s", i)
+			return c.fail(n.Property, "type", "", "an object is indexed by text, this is %s", i.a())
 		}
 		return anyType.orNull("the object may not have it")
 	case tAny:
@@ -230,7 +242,7 @@ func (c *checker) index(n *ast.MemberNode, of *Type) *Type {
 	case tString:
 		return stringType
 	}
-	return c.fail(n, "type", "", "%s is %s and has no items", show(n.Node), of)
+	return c.fail(n, "type", "", "%s is %s and has no items", show(n.Node), of.a())
 }
 
 func (c *checker) chain(n *ast.ChainNode) *Type {
@@ -255,7 +267,7 @@ func (c *checker) slice(n *ast.SliceNode) *Type {
 		}
 	}
 	if t.base != tList && t.base != tString && t.base != tAny {
-		return c.fail(n, "type", "", "%s is %s, want a list or a string", show(n.Node), t)
+		return c.fail(n, "type", "", "%s is %s, want a list or a string", show(n.Node), t.a())
 	}
 	if t.base == tString {
 		return stringType
@@ -269,7 +281,7 @@ func (c *checker) want(n ast.Node, b base, where string) *Type {
 	if t.base == tAny || t.base == b || b == tNumber && t.base == tInteger {
 		return t
 	}
-	return c.fail(n, "type", "", "%s is %s, want %s %s", show(n), t, &Type{base: b}, where)
+	return c.fail(n, "type", "", "%s is %s, want %s %s", show(n), t.a(), (&Type{base: b}).a(), where)
 }
 
 func (c *checker) unary(n *ast.UnaryNode) *Type {

@@ -146,6 +146,20 @@ func (t *Type) String() string {
 	return s
 }
 
+// a names the type with its article, as sentences do.
+func (t *Type) a() string {
+	s := t.String()
+	switch {
+	case t.base == tAny:
+		return "a value of any type"
+	case t.base == tNull, s[0] == '"':
+		return s
+	case t.base == tInteger, t.base == tObject:
+		return "an " + s
+	}
+	return "a " + s
+}
+
 func quoteAll(values []string, sep string) string {
 	q := make([]string, len(values))
 	for i, v := range values {
@@ -212,7 +226,7 @@ func misfit(from, to *Type) string {
 		return ""
 	}
 	if (from.nullable || from.base == tNull) && !to.nullable {
-		return fmt.Sprintf("this may be nil%s, want %s", because(from), to)
+		return fmt.Sprintf("this may be nil%s, want %s", because(from), to.a())
 	}
 	if from.base == tNull || from.base == tAny {
 		return ""
@@ -221,7 +235,7 @@ func misfit(from, to *Type) string {
 	case from.base == to.base:
 	case from.base == tInteger && to.base == tNumber:
 	default:
-		return fmt.Sprintf("this is %s, want %s", from.present(), to)
+		return fmt.Sprintf("this is %s, want %s", from.present().a(), to.a())
 	}
 	switch to.base {
 	case tString:

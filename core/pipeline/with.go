@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
@@ -40,7 +42,7 @@ func (c *check) side(n *yaml.Node, d component.Descriptor, name string, raw json
 		return s
 	}
 	s.schema = schema
-	s.typ = typeOf(raw)
+	s.typ = c.typeOf(raw)
 	s.open = s.typ.base != tObject || s.typ.rest != nil
 	return s
 }
@@ -146,7 +148,7 @@ func (c *check) config(at, n *yaml.Node, s *side, d component.Descriptor) json.R
 }
 
 func (c *check) inputNames(d component.Descriptor) []string {
-	if t := typeOf(d.Input); t != nil {
+	if t := c.typeOf(d.Input); t != nil {
 		return t.names()
 	}
 	return nil
@@ -226,6 +228,7 @@ type builder struct {
 	d     component.Descriptor
 	sc    *scope
 	stage string
+	key   string // of the file, that holds the tree
 	// exprs are the places of expressions, as JSON Pointers.
 	exprs []string
 	ok    bool
@@ -236,7 +239,7 @@ func (c *check) input(at, n *yaml.Node, s *side, d component.Descriptor, sc *sco
 	if s.schema == nil && len(n.Content) == 0 {
 		return nil
 	}
-	b := &builder{c: c, d: d, sc: sc, stage: stage, ok: true}
+	b := &builder{c: c, d: d, sc: sc, stage: stage, key: "with", ok: true}
 	root, probe := b.build(n, s.typ, nil)
 	if s.schema != nil && root != nil {
 		b.validate(at, n, s, probe)
@@ -366,10 +369,11 @@ func (b *builder) text(n *yaml.Node, want *Type, at []string) (*part, []byte) {
 		return nil, nil
 	}
 	if len(cut) == 1 && !cut[0].expr {
+		b.bareBraces(n)
 		raw := quoted(f.resolve(n, n.Value))
 		return &part{literal: raw}, raw
 	}
-	r := reader{b.stage, "with." + strings.Join(at, ".")}
+	r := reader{b.stage, b.key + "." + strings.Join(at, ".")}
 	if len(cut) == 1 {
 		e, t := b.c.compile(n, cut[0], b.sc, r)
 		if e == nil {
@@ -387,8 +391,22 @@ func (b *builder) text(n *yaml.Node, want *Type, at []string) (*part, []byte) {
 	return b.mixed(n, cut, r, want, at)
 }
 
+var braces = regexp.MustCompile(`\{\{\s*([a-z][a-z0-9_]*)\.[^{}]*\}\}`)
+
+// bareBraces warns of an expression that lost its $ and would go out as text.
+func (b *builder) bareBraces(n *yaml.Node) {
+	for _, m := range braces.FindAllStringSubmatchIndex(n.Value, -1) {
+		name := n.Value[m[2]:m[3]]
+		if m[0] > 0 && n.Value[m[0]-1] == '$' || b.sc.vars[name] == nil && !b.sc.later[name] {
+			continue
+		}
+		b.c.f.warnf(b.c.f.within(n, utf8.RuneCountInString(n.Value[:m[0]])), "braces", "write ${{ }} to have it evaluated", "'%s' without $ is plain text", n.Value[m[0]:m[1]])
+	}
+}
+
 func (b *builder) mixed(n *yaml.Node, cut []span, r reader, want *Type, at []string) (*part, []byte) {
 	f := b.c.f
+	b.bareBraces(n)
 	p := &part{text: []piece{}}
 	ok := true
 	for _, s := range cut {

@@ -1,0 +1,154 @@
+package pipeline
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/penstock-dev/penstock/sdk/component"
+)
+
+// The kinds of stage, as events and the graph name them.
+const (
+	StageSpawn    = "spawn"    // an invoker stage
+	StageProxy    = "proxy"    // an entry of models, alive while an agent that names it runs
+	StageSanitize = "sanitize" // hooks
+	StageJudge    = "judge"    // a judger stage
+	StageConvert  = "convert"  // a converter stage
+)
+
+// Graph shows as text what each rollout goes through, and every value that
+// one stage reads with the stage that writes it.
+func Graph(p *Pipeline) string {
+	var b strings.Builder
+	rows := [][]string{{"STAGE", "KIND", "USES", "NOTES"}}
+	byModel := map[string]bool{}
+	for _, s := range p.Stages {
+		rows = append(rows, []string{s.ID, stageKind(s.Kind), s.Uses(), notes(s)})
+		m := p.Models[s.Model]
+		if m == nil || byModel[m.Name] {
+			continue
+		}
+		byModel[m.Name] = true
+		uses := "upstream " + m.Upstream.Kind + ", format " + formatName(p, m)
+		rows = append(rows, []string{"  " + m.Name, StageProxy, uses, "capture " + m.Capture})
+		for _, h := range m.Hooks {
+			rows = append(rows, []string{"    " + h.Name, StageSanitize, "hook/" + h.Name, hookNotes(h)})
+		}
+	}
+	table(&b, rows)
+	rows = [][]string{{"READER", "AT", "READS", "WRITTEN BY"}}
+	for _, r := range p.sortedReads() {
+		reader := r.Stage
+		if reader == "" {
+			reader = "(pipeline)"
+		}
+		rows = append(rows, []string{reader, r.Where, r.Value, writer(p, r.From)})
+	}
+	if len(rows) > 1 {
+		b.WriteString("\n")
+		table(&b, rows)
+	}
+	return b.String()
+}
+
+func stageKind(kind string) string {
+	switch kind {
+	case component.Judger:
+		return StageJudge
+	case component.Converter:
+		return StageConvert
+	}
+	return StageSpawn
+}
+
+func formatName(p *Pipeline, m *Model) string {
+	if m.FormatFile {
+		return strings.TrimPrefix(m.Format, p.Dir+"/")
+	}
+	return m.Format
+}
+
+func notes(s *Stage) string {
+	var n []string
+	if s.Model != "" {
+		n = append(n, "model "+s.Model)
+	}
+	if s.If != nil {
+		n = append(n, "if "+s.If.String())
+	}
+	if len(s.Needs) > 0 {
+		n = append(n, "needs "+strings.Join(s.Needs, ", "))
+	}
+	if s.OnError != OnErrorFail {
+		n = append(n, "on_error "+s.OnError)
+	}
+	if s.Retry.Attempts > 1 {
+		n = append(n, fmt.Sprintf("%d attempts", s.Retry.Attempts))
+	}
+	return strings.Join(n, "; ")
+}
+
+// hookNotes says what a hook does to what passes by, and to its streaming.
+func hookNotes(h HookUse) string {
+	d := h.Descriptor
+	var n []string
+	if len(d.Changes) > 0 {
+		n = append(n, "changes "+strings.Join(d.Changes, ", "))
+	}
+	if len(d.Observes) > 0 {
+		n = append(n, "observes "+strings.Join(d.Observes, ", "))
+	}
+	switch {
+	case contains(d.Changes, "reply"):
+		n = append(n, "holds each reply until it is whole")
+	case contains(d.Changes, "tool_call"):
+		n = append(n, "holds each tool call until it is whole")
+	}
+	if h.FailOpen {
+		n = append(n, "on_error open")
+	}
+	return strings.Join(n, "; ")
+}
+
+func (p *Pipeline) sortedReads() []Read {
+	place := map[string]int{"": len(p.Stages)}
+	for i, s := range p.Stages {
+		place[s.ID] = i
+	}
+	out := append([]Read(nil), p.reads...)
+	sort.SliceStable(out, func(i, j int) bool { return place[out[i].Stage] < place[out[j].Stage] })
+	return out
+}
+
+func writer(p *Pipeline, from string) string {
+	switch from {
+	case "task":
+		return "the tasks"
+	case "rollout", "run":
+		return "penstock"
+	}
+	for _, s := range p.Stages {
+		if s.ID == from {
+			return from + " (" + s.Uses() + ")"
+		}
+	}
+	return from
+}
+
+// table writes rows in columns.
+func table(b *strings.Builder, rows [][]string) {
+	width := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, cell := range r {
+			width[i] = max(width[i], len([]rune(cell)))
+		}
+	}
+	for _, r := range rows {
+		line := ""
+		for i, cell := range r {
+			line += cell + strings.Repeat(" ", width[i]-len([]rune(cell))+2)
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
