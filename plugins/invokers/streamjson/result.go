@@ -19,7 +19,10 @@ type resultLine struct {
 	APIErrorStatus *int     `json:"api_error_status"`
 	Errors         []string `json:"errors"`
 	Cost           *float64 `json:"total_cost_usd"`
-	Usage          *struct {
+	Models         map[string]struct {
+		CostBasis string `json:"costBasis"`
+	} `json:"modelUsage"`
+	Usage *struct {
 		InputTokens   int `json:"input_tokens"`
 		CacheCreation int `json:"cache_creation_input_tokens"`
 		CacheRead     int `json:"cache_read_input_tokens"`
@@ -44,7 +47,7 @@ func Result(r *invoker.ResultRequest) *invoker.Result {
 	if line == nil {
 		return &invoker.Result{Text: text, ExitStatus: invoker.AgentError, Error: noResult(r)}
 	}
-	out := &invoker.Result{Text: text, Cost: line.Cost, ExitStatus: invoker.OK}
+	out := &invoker.Result{Text: text, Cost: line.cost(), ExitStatus: invoker.OK}
 	if u := line.Usage; u != nil {
 		out.Usage = &chat.Usage{Input: u.InputTokens + u.CacheCreation + u.CacheRead, Output: u.OutputTokens, Cached: u.CacheRead}
 	}
@@ -60,6 +63,17 @@ func Result(r *invoker.ResultRequest) *invoker.Result {
 	}
 	out.ExitStatus, out.Error = failure(line)
 	return out
+}
+
+// cost is nil when the program guesses: behind a gateway it counts models that
+// it does not know at the price of one that it does.
+func (l *resultLine) cost() *float64 {
+	for _, m := range l.Models {
+		if m.CostBasis == "unknown" {
+			return nil
+		}
+	}
+	return l.Cost
 }
 
 // failure maps a result that is an error. A provider that is overloaded or

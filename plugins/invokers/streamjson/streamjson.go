@@ -150,8 +150,10 @@ func (e Expect) tools(have []string) (extra, missing []string) {
 var ready = json.RawMessage(`{"ready":true}`)
 
 // Line reads one line. The init line makes the session ready, or stops it
-// when the agent does not have what it was asked to have. Other lines, also
-// those that are no JSON, are let pass: programs print warnings.
+// when the agent does not have what it was asked to have: not a turn is used
+// and nothing was answered, so that is an infra_error and never a reward of 0.
+// Other lines, also those that are no JSON, are let pass: programs print
+// warnings.
 func Line(e Expect, r *invoker.LineRequest) (invoker.LineResult, error) {
 	out := invoker.LineResult{State: r.State}
 	if len(r.State) > 0 || lineType(r.Line) != "system" {
@@ -168,7 +170,7 @@ func Line(e Expect, r *invoker.LineRequest) (invoker.LineResult, error) {
 		return out, nil
 	}
 	if why := e.Check(&line.Init); why != "" {
-		out.Stop = &invoker.Stop{ExitStatus: invoker.AgentError, Reason: why}
+		out.Stop = &invoker.Stop{ExitStatus: invoker.InfraError, Reason: why}
 		return out, nil
 	}
 	return invoker.LineResult{State: ready, Ready: true}, nil

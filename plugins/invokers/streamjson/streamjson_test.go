@@ -64,7 +64,7 @@ func TestInit(t *testing.T) {
 			}
 			assert.False(t, r.Ready)
 			require.NotNil(t, r.Stop)
-			assert.Equal(t, invoker.AgentError, r.Stop.ExitStatus)
+			assert.Equal(t, invoker.InfraError, r.Stop.ExitStatus)
 			for _, part := range c.stop {
 				assert.Contains(t, r.Stop.Reason, part)
 			}
@@ -97,6 +97,10 @@ func TestResult(t *testing.T) {
 		"done": {
 			invoker.ResultRequest{Stdout: said + ok + "\n"},
 			invoker.Result{Text: "42", ExitStatus: "ok", Cost: ptr(0.5), Usage: &chat.Usage{Input: 115, Output: 7, Cached: 100}},
+		},
+		"a cost that is guessed": {
+			invoker.ResultRequest{Stdout: `{"modelUsage":{"policy":{"costUSD":0.5,"costBasis":"unknown"}},"total_cost_usd":0.5,"is_error":false,"result":"42","type":"result"}`},
+			invoker.Result{Text: "42", ExitStatus: "ok"},
 		},
 		"noise after it": {
 			invoker.ResultRequest{Stdout: ok + "\nbye\n\n"},
