@@ -1,0 +1,94 @@
+package formats_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/format"
+)
+
+// benchTexts holds, for a format of each family, a reply that writes a file of
+// 64 KB of source code.
+func benchTexts() map[string]string {
+	line := "\tif err := w.put(ctx, key, values[i]); err != nil && i < len(values) { // keep going\n\t\treturn fmt.Errorf(\"put %s: %w\", key, err)\n\t}\n"
+	source := strings.Repeat(line, 64<<10/len(line))
+	quoted, err := chat.Marshal(source)
+	if err != nil {
+		panic(err)
+	}
+	prose := strings.Repeat("The file is written in one go; see below for what it holds. ", 20)
+	return map[string]string{
+		"qwen3_coder": prose + "\n\n<tool_call>\n<function=write>\n<parameter=path>\na/b.go\n</parameter>\n<parameter=text>\n" + source + "\n</parameter>\n</function>\n</tool_call>",
+		"hermes":      prose + "\n<tool_call>\n{\"name\": \"write\", \"arguments\": {\"path\": \"a/b.go\", \"text\": " + string(quoted) + "}}\n</tool_call>",
+	}
+}
+
+// BenchmarkParse parses whole texts and texts in small chunks. x-IndexByte is
+// the time as a multiple of one scan of the same bytes with bytes.IndexByte.
+func BenchmarkParse(b *testing.B) {
+	for name, text := range benchTexts() {
+		f := open(b, name)
+		for _, size := range []struct {
+			name  string
+			bytes int
+		}{{"whole", len(text)}, {"16", 16}, {"4", 4}} {
+			b.Run(name+"/"+size.name, func(b *testing.B) { benchParse(b, f, []byte(text), size.bytes) })
+		}
+	}
+}
+
+func benchParse(b *testing.B, f format.Format, text []byte, size int) {
+	o := &format.ParseOptions{Tools: lawTools}
+	var events []format.Event
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := f.Open(b.Context(), o)
+		require.NoError(b, err)
+		for rest := text; len(rest) > 0; {
+			n := min(size, len(rest))
+			events = p.Feed(events[:0], rest[:n])
+			rest = rest[n:]
+		}
+		events = p.Finish(events[:0])
+	}
+	per := b.Elapsed() / time.Duration(b.N)
+	b.ReportMetric(float64(per)/float64(scanTime(text)), "x-IndexByte")
+}
+
+// scanTime is how long one scan for a byte that isn't there takes.
+func scanTime(text []byte) time.Duration {
+	const rounds = 200
+	start := time.Now()
+	found := 0
+	for range rounds {
+		found += bytes.IndexByte(text, 0)
+	}
+	if found > 0 {
+		return 1
+	}
+	return max(1, time.Since(start)/rounds)
+}
+
+// TestTimeGrowsWithLength parses an argument of 8 MB in at most ten times the
+// time for 1 MB.
+func TestTimeGrowsWithLength(t *testing.T) {
+	for name, wrap := range map[string][2]string{
+		"qwen3_coder": {"<tool_call>\n<function=bash>\n<parameter=command>\n", "\n</parameter>\n</function>\n</tool_call>"},
+		"hermes":      {"<tool_call>\n{\"name\": \"bash\", \"arguments\": {\"command\": \"", "\"}}\n</tool_call>"},
+	} {
+		f := open(t, name)
+		ratio := 100.0
+		for range 5 { // the machine may be busy with something else
+			short := parseTime(t, f, wrap[0]+strings.Repeat("some text, ", 1<<20/11)+wrap[1], 0)
+			long := parseTime(t, f, wrap[0]+strings.Repeat("some text, ", 8<<20/11)+wrap[1], 0)
+			ratio = min(ratio, float64(long)/float64(short))
+		}
+		require.LessOrEqual(t, ratio, 10.0, name)
+	}
+}
