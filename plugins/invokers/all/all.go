@@ -4,4 +4,5 @@ package all
 import (
 	_ "github.com/penstock-dev/penstock/plugins/invokers/agent"
 	_ "github.com/penstock-dev/penstock/plugins/invokers/claudecode"
+	_ "github.com/penstock-dev/penstock/plugins/invokers/command"
 )
