@@ -83,7 +83,10 @@ func (b *builder) integrity() converter.Integrity {
 // save what makes no row by its nature.
 func (b *builder) usable(c *trace.Call) bool {
 	switch {
-	case c.Kind == trace.Retry || c.Kind == trace.Probe:
+	case c.Kind == trace.Probe:
+		return false
+	case c.Kind == trace.Retry:
+		b.leaveOut(c, "its reply was thrown away and asked for again")
 		return false
 	case c.Status != trace.CallOK:
 		if len(c.SampledIDs) > 0 || c.Raw != "" {

@@ -15,7 +15,7 @@ import (
 
 // maxContent bounds what one compressed value may grow to when it is read, so
 // that a damaged store can't exhaust memory.
-const maxContent = 512 << 20
+const maxContent = 256 << 20
 
 // codec writes values as JSON that keeps every byte, and compresses. It is
 // safe for concurrent use.

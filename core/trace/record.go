@@ -92,6 +92,10 @@ type Call struct {
 	Extends bool   `json:"extends"`
 	Fork    string `json:"fork,omitempty"`
 
+	// Replays is the call whose reply a repeated request got again; this call
+	// generated nothing.
+	Replays string `json:"replays,omitempty"`
+
 	// Chat is the conversation as rendered, after hooks.
 	Chat       *chat.Conversation `json:"chat,omitempty"`
 	Prompt     string             `json:"prompt,omitempty"` // rendered text; empty when PromptIDs give it
