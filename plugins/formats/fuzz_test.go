@@ -152,28 +152,36 @@ func checkCover(t *testing.T, name string, f format.Format, text string, events 
 // time is milliseconds; anything quadratic is many seconds.
 func TestLinearTime(t *testing.T) {
 	hostile := map[string]func(n int) string{
-		"value":         func(n int) string { return "<tool_call>\n<function=bash>\n<parameter=command>\n" + strings.Repeat("x", n) },
-		"typed value":   func(n int) string { return "<tool_call>\n<function=bash>\n<parameter=n>\n" + strings.Repeat("[", n) },
-		"spaces":        func(n int) string { return strings.Repeat(" ", n) + "x" },
-		"spaces in tag": func(n int) string { return "<tool_call>" + strings.Repeat("\n", n) + "<function=bash>" + strings.Repeat("\n", n) },
+		"value": func(n int) string {
+			return "<tool_call>\n<function=bash>\n<parameter=command>\n" + strings.Repeat("x", n)
+		},
+		"typed value": func(n int) string { return "<tool_call>\n<function=bash>\n<parameter=n>\n" + strings.Repeat("[", n) },
+		"spaces":      func(n int) string { return strings.Repeat(" ", n) + "x" },
+		"spaces in tag": func(n int) string {
+			return "<tool_call>" + strings.Repeat("\n", n) + "<function=bash>" + strings.Repeat("\n", n)
+		},
 		"closers": func(n int) string {
 			return "<tool_call>\n<function=bash>\n<parameter=command>\n<parameter=q>\n" + strings.Repeat("</function>\n", n/12)
 		},
 		"closer, spaces": func(n int) string {
 			return "<tool_call>\n<function=bash>\n<parameter=command>\nx</parameter>" + strings.Repeat(" ", n) + "y"
 		},
-		"nested":     func(n int) string { return "<tool_call>\n<function=bash>\n<parameter=command>\n" + strings.Repeat("<function=f>\n", n/13) },
+		"nested": func(n int) string {
+			return "<tool_call>\n<function=bash>\n<parameter=command>\n" + strings.Repeat("<function=f>\n", n/13)
+		},
 		"openers":    func(n int) string { return strings.Repeat("<tool_call>", n/11) },
 		"json heads": func(n int) string { return strings.Repeat(`<tool_call>{"a":"`, n/17) },
 		"json keys":  func(n int) string { return `<tool_call>{"` + strings.Repeat(`<tool_call>{x`, n/13) },
 		"json deep":  func(n int) string { return `<tool_call>{"name": "bash", "arguments": {"a":` + strings.Repeat("[", n) },
 		"json args":  func(n int) string { return `<tool_call>{"name": "bash", "arguments": {"a":"` + strings.Repeat("x", n) },
 		"number":     func(n int) string { return `<tool_call>{"name": "bash", "arguments": {"a":` + strings.Repeat("1", n) },
-		"args first": func(n int) string { return `<tool_call>{"arguments": {"a":"` + strings.Repeat(`\n`, n/2) + `"}, "name": "bash"}` },
-		"stops":      func(n int) string { return strings.Repeat("<|im_end|>", n/10) + "x" },
-		"tag":        func(n int) string { return "<tool_call>\n<function=" + strings.Repeat("a", n) },
-		"think":      func(n int) string { return strings.Repeat("</think>\n", n/9) },
-		"commas":     func(n int) string { return `<tool_call>{"name": "bash", "arguments": {"a":[1` + strings.Repeat(",", n) },
+		"args first": func(n int) string {
+			return `<tool_call>{"arguments": {"a":"` + strings.Repeat(`\n`, n/2) + `"}, "name": "bash"}`
+		},
+		"stops":  func(n int) string { return strings.Repeat("<|im_end|>", n/10) + "x" },
+		"tag":    func(n int) string { return "<tool_call>\n<function=" + strings.Repeat("a", n) },
+		"think":  func(n int) string { return strings.Repeat("</think>\n", n/9) },
+		"commas": func(n int) string { return `<tool_call>{"name": "bash", "arguments": {"a":[1` + strings.Repeat(",", n) },
 	}
 	const size = 1 << 18
 	for _, name := range names(t) {

@@ -248,6 +248,12 @@ func (s *jsonStream) str(b []byte, i int, final bool, out *[]byte) int {
 				continue
 			}
 		}
+		if c == '\\' && s.quote == '"' {
+			if n := plainEscape(b[i:]); n > 0 {
+				i += n
+				continue
+			}
+		}
 		flush(i)
 		switch {
 		case c == s.quote:
@@ -281,6 +287,21 @@ func (s *jsonStream) str(b []byte, i int, final bool, out *[]byte) int {
 	}
 	flush(i)
 	return i
+}
+
+// plainEscape is the length of the escape at the start of b where it is one of
+// JSON's that needs no look at what follows it, else 0.
+func plainEscape(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	if escaped(b[1]) != 0 {
+		return 2
+	}
+	if r, ok := hex4(b); ok && (r < 0xD800 || r >= 0xDC00) {
+		return 6
+	}
+	return 0
 }
 
 // escapeLen is how much of b the escape at its start needs, 0 when that isn't

@@ -2,6 +2,7 @@ package format
 
 import (
 	"context"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
@@ -59,6 +60,9 @@ func (p *parser) Feed(dst []Event, chunk []byte) []Event {
 	}
 	p.compact()
 	p.buf = append(p.buf, chunk...)
+	if len(chunk) > minCompact {
+		p.args = slices.Grow(p.args, len(chunk))
+	}
 	p.extend()
 	return p.drive(dst)
 }
@@ -93,11 +97,14 @@ func (p *parser) drive(dst []Event) []Event {
 	return dst
 }
 
+// minCompact is how many consumed bytes are worth moving the others for.
+const minCompact = 4 << 10
+
 // compact drops what is consumed, save the last byte of it, once that is half
 // of the buffer: so bytes move a bounded number of times.
 func (p *parser) compact() {
 	n := p.pos - 1
-	if n <= 0 || n < len(p.buf)-n {
+	if n < minCompact || n < len(p.buf)-n {
 		return
 	}
 	p.buf = p.buf[:copy(p.buf, p.buf[n:])]
@@ -193,16 +200,16 @@ func (p *parser) space(i int) (int, bool) {
 
 // stopSet is the stops that are dropped at the end of a text.
 type stopSet struct {
-	texts [][]byte
-	first [256]bool
-	max   int
+	texts       [][]byte
+	first, last [256]bool
+	max         int
 }
 
 func newStopSet(stops []string) *stopSet {
 	s := &stopSet{}
 	for _, t := range stops {
 		s.texts = append(s.texts, []byte(t))
-		s.first[t[0]] = true
+		s.first[t[0]], s.last[t[len(t)-1]] = true, true
 		s.max = max(s.max, len(t))
 	}
 	return s
@@ -257,6 +264,9 @@ func (s *stopSet) back(b []byte, from, end int) int {
 	for e := end; ; {
 		for e > from && isSpace(b[e-1]) {
 			e--
+		}
+		if e == from || !s.last[b[e-1]] {
+			return start
 		}
 		n := 0
 		for _, t := range s.texts {
