@@ -147,6 +147,7 @@ func TestTokens(t *testing.T) {
 				r, err := http.NewRequestWithContext(t.Context(), method, b.URL()+c.path+path, strings.NewReader(ask("hello", false)))
 				require.NoError(t, err)
 				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Anthropic-Version", "2023-06-01")
 				for k, v := range c.header {
 					r.Header.Set(k, v)
 				}

@@ -36,11 +36,13 @@ type call struct {
 	rec *trace.Call
 
 	req    *wire.Request
+	first  *repeatable        // what a repeat of this request may join
 	conv   *chat.Conversation // what is rendered: as received, then after hooks
 	tools  []byte             // the tools as JSON, once a hook wants them
 	link   *trace.Link        // until it is added or dropped
 	prompt *token.Prompt
 
+	counting       bool // tokens only
 	reserved, turn bool // taken out of the budget, not settled yet
 	committed      bool
 }
@@ -73,14 +75,50 @@ func (g *Gateway) serveGeneration(in *inbound) {
 		return
 	}
 	defer s.end()
-	c := &call{g: g, s: s, m: s.spec.Model, in: in, ctx: s.ctx, rec: s.record(in, seq)}
+	c := g.newCall(in, s, seq)
 	in.id = c.rec.ID // clients show it, so that their errors lead to the record
 	in.w.Header().Set("Request-Id", in.id)
-	c.out = &output{
-		in: in, control: http.NewResponseController(in.w),
-		timeout: g.o.WriteTimeout, every: g.o.KeepAlive,
-	}
 	c.serve()
+}
+
+func (g *Gateway) newCall(in *inbound, s *Session, seq int) *call {
+	return &call{
+		g: g, s: s, m: s.spec.Model, in: in, ctx: s.ctx, rec: s.record(in, seq),
+		out: &output{
+			in: in, control: http.NewResponseController(in.w),
+			timeout: g.o.WriteTimeout, every: g.o.KeepAlive,
+		},
+	}
+}
+
+// serveCount answers how long a prompt is, as its generation would say. It is
+// no call: nothing is generated, recorded or taken out of the budget.
+func (g *Gateway) serveCount(in *inbound) {
+	s, refused := g.authorize(in)
+	if refused != nil {
+		in.fail(refused)
+		return
+	}
+	if in.r.Method != http.MethodPost {
+		in.fail(wire.Errorf(wire.NotFound, "no route %s %s", in.r.Method, printable(in.path)))
+		return
+	}
+	s.touch()
+	c := g.newCall(in, s, 0)
+	defer c.out.close()
+	defer c.release()
+	c.counting = true
+	for _, step := range []func() *failure{c.decode, c.change, c.place, c.assemble} {
+		if f := step(); f != nil {
+			in.fail(f.err)
+			return
+		}
+	}
+	if c.m.Tokenizer == nil {
+		in.fail(wire.Errorf(wire.NotFound, "the model's tokenizer isn't known, so tokens can't be counted"))
+		return
+	}
+	in.body(http.StatusOK, in.dialect.Dialect.(wire.TokenCounter).Count(c.rec.Usage.Input))
 }
 
 // record begins the record of a call.
@@ -113,6 +151,7 @@ func (c *call) serve() {
 	if f == nil {
 		return
 	}
+	c.s.repeats.fail(c.first) // ahead of the answer, on which a repeat may come
 	c.g.log.Debug("call failed", "call", c.rec.ID, "status", f.status, "kind", f.err.Kind, "error", f.err.Message)
 	c.rec.Status = f.status
 	c.rec.Error = &trace.Problem{Kind: string(f.err.Kind), Message: f.err.Message}
@@ -139,8 +178,8 @@ func (c *call) guarded() (f *failure) {
 		c.g.log.Error("panic in a call", "call", c.rec.ID, "panic", p, "stack", string(debug.Stack()))
 		f = fail(trace.CallError, wire.Internal, "penstock failed; its log says more under %s", c.rec.ID)
 	}()
-	for _, step := range []func() *failure{c.decode, c.admit, c.change, c.place, c.assemble, c.generate} {
-		if f := step(); f != nil {
+	for _, step := range []func() *failure{c.decode, c.wait, c.repeat, c.admit, c.change, c.place, c.assemble, c.generate} {
+		if f := step(); f != nil || c.committed {
 			return f
 		}
 	}
@@ -150,6 +189,7 @@ func (c *call) guarded() (f *failure) {
 // release gives back what a call holds that didn't get to its end.
 func (c *call) release() {
 	c.settle(false)
+	c.s.repeats.fail(c.first)
 	if c.link != nil {
 		c.s.graph.Drop(c.link)
 		c.link = nil
@@ -185,7 +225,7 @@ func (c *call) decode() *failure {
 		c.rec.Body = body
 		return &failure{trace.CallInvalid, e}
 	}
-	req, err := c.in.dialect.Decode(body)
+	req, err := c.parse(body)
 	if err != nil {
 		c.rec.Body = body
 		var refused *wire.Error
@@ -198,10 +238,37 @@ func (c *call) decode() *failure {
 	c.rec.Stream, c.rec.ModelAsked, c.rec.Unknown = req.Stream, req.Model, req.Unknown
 	c.rec.Envelope, c.rec.Messages = req.Envelope, req.Messages
 	c.rec.Requested = req.Chat.Sampling
-	if req.Model != c.m.served() {
-		return fail(trace.CallInvalid, wire.NotFound, "model: %s (this session serves %s)", req.Model, c.m.served())
+	return c.check()
+}
+
+// check holds a request against what the model and the gateway take.
+func (c *call) check() *failure {
+	ok, note := c.m.accept(c.req.Model)
+	if !ok {
+		return fail(trace.CallInvalid, wire.NotFound, "model: %s (this session serves %s)", c.req.Model, c.m.served())
+	}
+	if note != "" {
+		c.rec.Warnings = append(c.rec.Warnings, trace.Warning{Kind: note})
+	}
+	most := c.g.o.Limits
+	if n := len(c.req.Messages); n > most.Messages {
+		return fail(trace.CallInvalid, wire.TooLarge, "the request has %d messages, more than the limit of %d", n, most.Messages)
+	}
+	if n := len(c.req.Chat.Tools); n > most.Tools {
+		return fail(trace.CallInvalid, wire.TooLarge, "the request has %d tools, more than the limit of %d", n, most.Tools)
+	}
+	if refused := c.req.Refusal(); refused != nil {
+		return &failure{trace.CallInvalid, refused}
 	}
 	return nil
+}
+
+// parse decodes the body, of which only a generation needs all.
+func (c *call) parse(body []byte) (*wire.Request, error) {
+	if c.counting {
+		return c.in.dialect.Dialect.(wire.TokenCounter).DecodeCount(body)
+	}
+	return c.in.dialect.Decode(body)
 }
 
 // read reads the body. What could be read comes with an error too.
@@ -241,9 +308,8 @@ func (c *call) read() ([]byte, *wire.Error) {
 	}
 }
 
-// admit waits while the session holds its calls, and checks that it takes
-// one more.
-func (c *call) admit() *failure {
+// wait waits while the session holds its calls, and checks that it takes any.
+func (c *call) wait() *failure {
 	select {
 	case <-c.s.ready:
 	default:
@@ -260,6 +326,16 @@ func (c *call) admit() *failure {
 	}
 	if reason := c.s.refusal(); reason != "" {
 		return fail(trace.CallDenied, wire.Forbidden, "%s", reason)
+	}
+	return nil
+}
+
+// admit checks that the session takes one more call.
+func (c *call) admit() *failure {
+	if n := c.s.atOnce(); n > c.g.o.Limits.Calls {
+		e := wire.Errorf(wire.RateLimited, "the session has %d calls at once, more than the limit of %d", n, c.g.o.Limits.Calls)
+		e.RetryAfter = 1
+		return &failure{trace.CallInvalid, e}
 	}
 	if over := c.s.reserve(); over != nil {
 		return &failure{trace.CallBudget, over}
@@ -288,7 +364,7 @@ func (c *call) change() *failure {
 func (c *call) place() *failure {
 	c.link = c.s.graph.Link(&c.req.Chat)
 	c.rec.Parent, c.rec.Lineage, c.rec.Kind, c.rec.Fork = c.link.Base, c.link.Lineage, c.link.Kind, c.link.Class
-	if c.link.Kind != trace.Main {
+	if c.link.Kind != trace.Main || c.counting {
 		return nil
 	}
 	if over := c.s.reserveTurn(); over != nil {
@@ -366,7 +442,7 @@ func (c *call) fit() *failure {
 	if c.prompt.IDs == nil && c.m.Tokenizer != nil {
 		c.rec.Usage.Input = len(c.m.Tokenizer.Encode(nil, c.prompt.Text, true))
 	}
-	if c.m.Context <= 0 || c.rec.Usage.Input == 0 {
+	if c.m.Context <= 0 || c.rec.Usage.Input == 0 || c.counting {
 		return nil
 	}
 	remains := c.m.Context - c.rec.Usage.Input

@@ -48,6 +48,8 @@ type Options struct {
 	// BodyLimit is the size of the largest request in bytes, 32 MiB by
 	// default.
 	BodyLimit int64
+	// Limits bound one request and what a session asks at once.
+	Limits Limits
 	// WriteTimeout is how long a client may leave a reply unread before it
 	// counts as gone, 2 min by default.
 	WriteTimeout time.Duration
@@ -59,7 +61,22 @@ type Options struct {
 	Dialects []Dialect
 }
 
+// Limits of requests. 0 is the default of each.
+type Limits struct {
+	Calls    int // of a session at once, 128 by default; more are a 429
+	Messages int // of a request, 20000 by default; more are a 413
+	Tools    int // of a request, 2000 by default; more are a 413
+}
+
 func (o Options) withDefaults() Options {
+	def := func(n *int, value int) {
+		if *n <= 0 {
+			*n = value
+		}
+	}
+	def(&o.Limits.Calls, 128)
+	def(&o.Limits.Messages, 20000)
+	def(&o.Limits.Tools, 2000)
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
 	}
@@ -75,9 +92,7 @@ func (o Options) withDefaults() Options {
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = 2 * time.Minute
 	}
-	if o.ObserverQueue <= 0 {
-		o.ObserverQueue = 256
-	}
+	def(&o.ObserverQueue, 256)
 	if len(o.Dialects) == 0 {
 		o.Dialects = DefaultDialects()
 	}
@@ -93,7 +108,7 @@ type Gateway struct {
 	server   *http.Server
 	served   chan struct{} // closed when the server has ended
 	operator [sha256.Size]byte
-	routes   map[string]*Dialect
+	routes   map[string]route
 	hosts    map[string]bool
 	watch    *observers
 	closing  atomic.Bool

@@ -40,10 +40,8 @@ type generation struct {
 // generate has the reply generated, streams it as it comes, and commits the
 // call before the reply's end goes out.
 func (c *call) generate() *failure {
-	head := &chat.Reply{ID: replyID(), Model: c.m.served(), Usage: chat.Usage{Input: c.rec.Usage.Input}}
-	if c.req.Stream {
-		c.out.open(c.in.dialect.Stream(), head)
-	}
+	head := &chat.Reply{ID: c.in.dialect.ReplyID + randomHex(12), Model: c.m.served(), Usage: chat.Usage{Input: c.rec.Usage.Input}}
+	c.open(head)
 	stream, err := c.m.Upstream.Generate(c.ctx, c.request())
 	if err != nil {
 		c.rec.Usage = chat.Usage{}
@@ -64,6 +62,13 @@ func (c *call) generate() *failure {
 	return g.finish(head)
 }
 
+// open accepts a streamed reply, if one is wanted.
+func (c *call) open(head *chat.Reply) {
+	if c.req.Stream {
+		c.out.open(wire.StreamFor(c.in.dialect.Dialect, c.req), head)
+	}
+}
+
 func (c *call) request() *upstream.Request {
 	return &upstream.Request{
 		Model:     c.m.Name,
@@ -82,8 +87,6 @@ func (c *call) claimID(id string) string {
 }
 
 func newCallID() string { return "call_" + randomHex(12) }
-
-func replyID() string { return "msg_" + randomHex(12) }
 
 func randomHex(n int) string {
 	b := make([]byte, n)
@@ -217,7 +220,7 @@ func (g *generation) keep() {
 		rec.Usage.Output = len(g.c.m.Tokenizer.Encode(nil, rec.Raw, true))
 	}
 	if g.parsed != nil {
-		rec.Spans, rec.Warnings = g.parsed.spans, g.parsed.warnings
+		rec.Spans, rec.Warnings = g.parsed.spans, append(rec.Warnings, g.parsed.warnings...)
 	}
 }
 
@@ -310,29 +313,36 @@ func (g *generation) ended() format.Ended {
 
 // deliver writes the end of a reply that is committed.
 func (c *call) deliver() *failure {
-	var out bool
-	if c.req.Stream {
-		var err error
-		if out, err = c.out.finish(c.rec.Served); err != nil {
-			return fail(trace.CallError, wire.Internal, "write the reply: %v", err)
-		}
-	} else {
-		out = c.out.whole(c.in.dialect.Reply(c.rec.Served))
+	out, err := c.end(c.rec.Served)
+	if err != nil {
+		return fail(trace.CallError, wire.Internal, "write the reply: %v", err)
 	}
+	c.s.repeats.finish(c.first, c.rec.Served, out)
 	if out {
-		c.delivered()
+		c.delivered(c.rec.ID)
 	}
 	return nil
 }
 
-// delivered marks the call as delivered, without keeping the client from its
+// end writes the end of a streamed reply, or the whole one; true when it went
+// out.
+func (c *call) end(r *chat.Reply) (bool, error) {
+	if c.req.Stream {
+		return c.out.finish(r)
+	}
+	return c.out.whole(c.in.dialect.Reply(r)), nil
+}
+
+// delivered marks calls as delivered, without keeping the client from its
 // next one. The session waits for it.
-func (c *call) delivered() {
+func (c *call) delivered(ids ...string) {
 	c.s.hold()
 	go func() {
-		defer c.s.end()
-		if err := c.g.calls.SetDelivered(context.WithoutCancel(c.ctx), c.rec.ID); err != nil {
-			c.g.log.Error("a delivered call could not be marked", "call", c.rec.ID, "error", err)
+		defer c.s.drop()
+		for _, id := range ids {
+			if err := c.g.calls.SetDelivered(context.WithoutCancel(c.ctx), id); err != nil {
+				c.g.log.Error("a delivered call could not be marked", "call", id, "error", err)
+			}
 		}
 	}()
 }

@@ -225,7 +225,7 @@ func (c *call) hookRequest(conv *chat.Conversation) (out *chat.Conversation, rea
 	if v.denied {
 		return nil, v.reason, true, nil
 	}
-	if watched {
+	if watched && !c.counting {
 		c.g.watch.send(c.s, hook.Request, v.value, nil)
 	}
 	return next, "", false, nil

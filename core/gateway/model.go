@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock-dev/penstock/core/token"
@@ -21,21 +22,32 @@ const (
 	CaptureText     = "text"
 )
 
+// What a name that no model has means.
+const (
+	UnknownReject = "reject"
+	UnknownMain   = "main"
+)
+
 // Model is one entry of a pipeline's models, ready to be called. It must not
 // change once a session uses it.
 type Model struct {
-	Entry      string // its key in the pipeline file
-	ServeAs    string // the name that clients ask for; Entry by default
-	Name       string // the name at the upstream
-	Format     format.Format
-	FormatName string
-	FormatHash string          // of what decides how the format renders, for records
-	Tokenizer  token.Tokenizer // needed by capture exact
-	Upstream   upstream.Upstream
-	Capture    string
-	Context    int // in tokens, 0 when it isn't known
-	Sampling   chat.Sampling
-	Hooks      []Hook // in the order of the file
+	Entry   string // its key in the pipeline file
+	ServeAs string // the name that clients ask for; Entry by default
+	// Aliases are further names for it. UnknownModels says what any other
+	// name means: UnknownReject (also ""), an error, or UnknownMain, this
+	// model.
+	Aliases       []string
+	UnknownModels string
+	Name          string // the name at the upstream
+	Format        format.Format
+	FormatName    string
+	FormatHash    string          // of what decides how the format renders, for records
+	Tokenizer     token.Tokenizer // needed by capture exact
+	Upstream      upstream.Upstream
+	Capture       string
+	Context       int // in tokens, 0 when it isn't known
+	Sampling      chat.Sampling
+	Hooks         []Hook // in the order of the file
 }
 
 // Hook is one use of a hook under a model.
@@ -75,6 +87,24 @@ func (m *Model) served() string {
 	return m.Entry
 }
 
+// names are all names under which clients may ask for it, the first being its
+// own.
+func (m *Model) names() []string { return append([]string{m.served()}, m.Aliases...) }
+
+// accept says whether a request may ask for a name, and, where that isn't the
+// model's own, what the record is told of it.
+func (m *Model) accept(name string) (ok bool, note string) {
+	switch {
+	case name == m.served():
+		return true, ""
+	case slices.Contains(m.Aliases, name):
+		return true, "model_alias"
+	case m.UnknownModels == UnknownMain:
+		return true, "model_unknown"
+	}
+	return false, ""
+}
+
 // training says that token ids are captured, so that the model's own
 // sampling wins.
 func (m *Model) training() bool {
@@ -91,6 +121,11 @@ func (m *Model) check() error {
 		return fmt.Errorf("model %s: 'format: upstream' is not built yet", m.Entry)
 	case m.Format == nil:
 		return fmt.Errorf("model %s has no format", m.Entry)
+	}
+	switch m.UnknownModels {
+	case "", UnknownReject, UnknownMain:
+	default:
+		return fmt.Errorf("model %s: unknown_models %q, want reject or main", m.Entry, m.UnknownModels)
 	}
 	switch m.Capture {
 	case CaptureText, CaptureReported:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-dev/penstock/core/wire"
@@ -19,6 +20,8 @@ type output struct {
 	timeout time.Duration // for one write
 	every   time.Duration // between keep-alives
 
+	broken atomic.Bool // a write failed
+
 	mu      sync.Mutex
 	stream  wire.Stream // nil for a whole reply
 	head    *chat.Reply // what opens a streamed reply
@@ -27,18 +30,12 @@ type output struct {
 	buf     bytes.Buffer
 	last    time.Time // of the last write
 	timer   *time.Timer
-	broken  bool // a write failed
 	closed  bool // the handler is at its end
 }
 
-// gone says that the client doesn't listen any more.
-func (o *output) gone() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.lost()
-}
-
-func (o *output) lost() bool { return o.broken || o.in.r.Context().Err() != nil }
+// gone says that the client doesn't listen any more. It never waits for a
+// write.
+func (o *output) gone() bool { return o.broken.Load() || o.in.r.Context().Err() != nil }
 
 // answered is the status that the client got, 0 for none.
 func (o *output) answered() int {
@@ -47,10 +44,15 @@ func (o *output) answered() int {
 	return o.status
 }
 
-// open accepts a streamed reply: from now on silence is bridged.
+// open accepts a streamed reply: from now on silence is bridged. A stream
+// that is open already only gets another head.
 func (o *output) open(s wire.Stream, head *chat.Reply) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.stream != nil {
+		o.head = head
+		return
+	}
 	o.stream, o.head, o.last = s, head, time.Now()
 	o.timer = time.AfterFunc(o.every, o.tick)
 }
@@ -59,7 +61,7 @@ func (o *output) open(s wire.Stream, head *chat.Reply) {
 func (o *output) tick() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed || o.lost() {
+	if o.closed || o.gone() {
 		return
 	}
 	silent := time.Since(o.last)
@@ -87,7 +89,7 @@ func (o *output) begin() error {
 func (o *output) deltas(ds []chat.Delta) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(ds) == 0 || o.lost() {
+	if len(ds) == 0 || o.gone() {
 		return nil
 	}
 	if err := o.begin(); err != nil {
@@ -106,7 +108,7 @@ func (o *output) deltas(ds []chat.Delta) error {
 func (o *output) finish(r *chat.Reply) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.lost() {
+	if o.gone() {
 		return false, nil
 	}
 	if err := o.begin(); err != nil {
@@ -116,22 +118,22 @@ func (o *output) finish(r *chat.Reply) (bool, error) {
 		return false, err
 	}
 	o.write()
-	return !o.lost(), nil
+	return !o.gone(), nil
 }
 
 // whole writes a whole reply; true when it went out.
 func (o *output) whole(body []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.lost() {
+	if o.gone() {
 		return false
 	}
 	o.status = http.StatusOK
 	o.deadline()
 	if o.in.body(http.StatusOK, body) != nil || o.control.Flush() != nil {
-		o.broken = true
+		o.broken.Store(true)
 	}
-	return !o.lost()
+	return !o.gone()
 }
 
 // fail answers an error. In a reply that has begun it is an event, and the
@@ -140,13 +142,13 @@ func (o *output) fail(e *wire.Error) (abort bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.status == 0 {
-		if !o.lost() {
+		if !o.gone() {
 			o.deadline()
 			o.status = o.in.fail(e)
 		}
 		return false
 	}
-	if o.stream != nil && !o.lost() {
+	if o.stream != nil && !o.gone() {
 		o.buf.Reset()
 		e.RequestID = o.in.id
 		if o.stream.Error(&o.buf, e) == nil {
@@ -167,9 +169,9 @@ func (o *output) write() {
 	}
 	o.deadline()
 	if _, err := o.in.w.Write(o.buf.Bytes()); err != nil {
-		o.broken = true
+		o.broken.Store(true)
 	} else if o.control.Flush() != nil {
-		o.broken = true
+		o.broken.Store(true)
 	}
 	o.buf.Reset()
 	o.last = time.Now()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/wire"
 	"github.com/penstock-dev/penstock/core/wire/anthropic"
+	"github.com/penstock-dev/penstock/core/wire/openaichat"
 )
 
 // Dialect is one way in which clients speak, and where it is served.
@@ -17,23 +18,40 @@ type Dialect struct {
 	wire.Dialect
 	// Paths are the paths of its generations.
 	Paths []string
-	// Header is a request header that only its clients send. It tells whose
-	// shape to use on routes that the dialects share.
+	// Header is a request header that its clients send and those of other
+	// dialects don't. It tells whose shape to use on routes that are shared.
 	Header string
+	// ReplyID begins the ids of its replies.
+	ReplyID string
 }
 
 // DefaultDialects are the dialects that are served.
 func DefaultDialects() []Dialect {
 	return []Dialect{
-		{Dialect: anthropic.New(), Paths: []string{"/v1/messages"}, Header: "Anthropic-Version"},
+		{Dialect: anthropic.New(), Paths: []string{"/v1/messages"}, Header: "Anthropic-Version", ReplyID: "msg_"},
+		{Dialect: openaichat.New(), Paths: []string{"/v1/chat/completions"}, Header: "Authorization", ReplyID: "chatcmpl-"},
 	}
 }
 
-func routeTable(dialects []Dialect) map[string]*Dialect {
-	routes := map[string]*Dialect{}
+// countPath ends the paths on which a dialect counts tokens.
+const countPath = "/count_tokens"
+
+// route is what a path is for.
+type route struct {
+	dialect *Dialect
+	count   bool // counts tokens, generates nothing
+}
+
+func routeTable(dialects []Dialect) map[string]route {
+	routes := map[string]route{}
 	for i := range dialects {
-		for _, path := range dialects[i].Paths {
-			routes[path] = &dialects[i]
+		d := &dialects[i]
+		_, counts := d.Dialect.(wire.TokenCounter)
+		for _, path := range d.Paths {
+			routes[path] = route{dialect: d}
+			if counts {
+				routes[path+countPath] = route{dialect: d, count: true}
+			}
 		}
 	}
 	return routes
@@ -69,7 +87,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		in.status(http.StatusOK, "")
 	case in.path == "/v1/models":
 		g.serveModels(in)
-	case g.routes[in.path] != nil:
+	case g.routes[in.path].count:
+		g.serveCount(in)
+	case g.routes[in.path].dialect != nil:
 		g.serveGeneration(in)
 	default:
 		in.fail(wire.Errorf(wire.NotFound, "no route %s %s", r.Method, printable(in.path)))
@@ -80,7 +100,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (g *Gateway) inbound(w http.ResponseWriter, r *http.Request) *inbound {
 	in := &inbound{w: w, r: r, id: requestID()}
 	in.path, in.tokens = credentials(r)
-	if in.dialect = g.routes[in.path]; in.dialect == nil {
+	if in.dialect = g.routes[in.path].dialect; in.dialect == nil {
 		in.dialect = g.guess(in)
 	}
 	h := w.Header()
@@ -92,14 +112,14 @@ func (g *Gateway) inbound(w http.ResponseWriter, r *http.Request) *inbound {
 
 // guess picks the dialect of a route that isn't one dialect's own.
 func (g *Gateway) guess(in *inbound) *Dialect {
+	for path, r := range g.routes {
+		if strings.HasPrefix(in.path, path+"/") {
+			return r.dialect
+		}
+	}
 	for i := range g.o.Dialects {
 		if h := g.o.Dialects[i].Header; h != "" && in.r.Header.Get(h) != "" {
 			return &g.o.Dialects[i]
-		}
-	}
-	for path, d := range g.routes {
-		if strings.HasPrefix(in.path, path+"/") {
-			return d
 		}
 	}
 	return &g.o.Dialects[0]
@@ -214,7 +234,7 @@ func (g *Gateway) serveModels(in *inbound) {
 		in.fail(wire.Errorf(wire.Invalid, "%s is for GET", in.path))
 	default:
 		s.touch()
-		in.body(http.StatusOK, in.dialect.Models([]string{s.spec.Model.served()}))
+		in.body(http.StatusOK, in.dialect.Models(s.spec.Model.names()))
 	}
 }
 

@@ -41,9 +41,11 @@ type Session struct {
 	refused  string
 	released bool // ready is closed
 	closed   bool
-	inflight int
+	calls    int                 // whose handlers are at work
+	inflight int                 // these, and what they leave to be done
 	idle     chan struct{}       // closed when inflight falls to 0, while Close waits
 	ids      map[string]struct{} // of every tool call so far
+	repeats  repeats
 }
 
 // Stats is what a session has used so far.
@@ -159,7 +161,7 @@ func (s *Session) Stats() Stats {
 	defer s.mu.Unlock()
 	st := s.stats
 	st.LastActivity = time.Unix(0, s.active.Load())
-	if s.inflight > 0 {
+	if s.calls > 0 {
 		st.LastActivity = time.Now() // the client waits for us
 	}
 	return st
@@ -234,6 +236,7 @@ func (s *Session) begin() (seq int, ok bool) {
 	}
 	s.seq++
 	s.inflight++
+	s.calls++
 	return s.seq, true
 }
 
@@ -247,6 +250,14 @@ func (s *Session) hold() {
 // end counts a call out.
 func (s *Session) end() {
 	s.touch()
+	s.mu.Lock()
+	s.calls--
+	s.mu.Unlock()
+	s.drop()
+}
+
+// drop ends a hold.
+func (s *Session) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.inflight--; s.inflight == 0 && s.idle != nil {
@@ -306,6 +317,13 @@ func (s *Session) settle(call, turn, reached bool) {
 			s.stats.Turns++
 		}
 	}
+}
+
+// atOnce counts the calls in flight.
+func (s *Session) atOnce() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
 }
 
 func (s *Session) isClosed() bool {
