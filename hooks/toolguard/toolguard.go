@@ -1,0 +1,173 @@
+// Package toolguard is the hook tool-guard: it lets tool calls pass or denies
+// them, by the tool's name and by patterns over the arguments. It guards what
+// a model asks for; it is no sandbox for what a tool then does.
+//
+// What never enters: repairs of calls, which are those of sanitize-tools.
+package toolguard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/penstock-dev/penstock/sdk/hook"
+)
+
+// Config is the hook's `with:`.
+type Config struct {
+	Rules   []Rule `json:"rules" desc:"the first rule that matches a call decides"`
+	Default string `json:"default,omitempty" enum:"allow,deny" desc:"what becomes of a call that no rule matches; default allow"`
+}
+
+// Rule matches a call when its tool and all of its patterns do.
+type Rule struct {
+	Action    string            `json:"action" enum:"allow,deny"`
+	Tool      string            `json:"tool,omitempty" desc:"name of the tool, without regard to case; * stands for any text; default all tools"`
+	Arguments map[string]string `json:"arguments,omitempty" desc:"regular expressions by argument, found in its text; a key that begins with / is a JSON Pointer; an argument that isn't there doesn't match"`
+	Any       string            `json:"any,omitempty" desc:"regular expression that is found in some key or value of the arguments"`
+	Reason    string            `json:"reason,omitempty" desc:"what the model is told of a call that is denied"`
+}
+
+type rule struct {
+	deny      bool
+	tool      string // in lower case
+	arguments map[string]*regexp.Regexp
+	any       *regexp.Regexp
+	reason    string
+}
+
+type guard struct {
+	rules []rule
+	deny  bool // what no rule matches
+}
+
+// New checks the config.
+func New(c Config) (hook.Hook, error) {
+	g := &guard{}
+	var err error
+	if g.deny, err = denies(c.Default, "allow"); err != nil {
+		return nil, fmt.Errorf("default: %w", err)
+	}
+	for i, r := range c.Rules {
+		one, err := compile(r)
+		if err != nil {
+			return nil, fmt.Errorf("rules/%d: %w", i, err)
+		}
+		g.rules = append(g.rules, one)
+	}
+	return g, nil
+}
+
+func denies(action, absent string) (bool, error) {
+	if action == "" {
+		action = absent
+	}
+	switch action {
+	case "deny":
+		return true, nil
+	case "allow":
+		return false, nil
+	}
+	return false, fmt.Errorf("action is %q, want allow or deny", action)
+}
+
+func compile(r Rule) (rule, error) {
+	out := rule{tool: strings.ToLower(r.Tool), arguments: map[string]*regexp.Regexp{}, reason: r.Reason}
+	var err error
+	if out.deny, err = denies(r.Action, ""); err != nil {
+		return out, err
+	}
+	if out.tool == "" {
+		out.tool = "*"
+	}
+	if _, err := path.Match(out.tool, ""); err != nil {
+		return out, fmt.Errorf("tool %q is no pattern", r.Tool)
+	}
+	for key, pattern := range r.Arguments {
+		if out.arguments[key], err = regexp.Compile(pattern); err != nil {
+			return out, fmt.Errorf("arguments: %s: %w", key, err)
+		}
+	}
+	if r.Any != "" {
+		if out.any, err = regexp.Compile(r.Any); err != nil {
+			return out, fmt.Errorf("any: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// Apply lets a call pass or denies it.
+func (g *guard) Apply(_ context.Context, e *hook.Event) (hook.Result, error) {
+	if e.Point() != hook.ToolCall {
+		return hook.Pass(), nil
+	}
+	name := e.Subject().String("name")
+	for i := range g.rules {
+		if r := &g.rules[i]; r.matches(name, e) {
+			if r.deny {
+				return denied(name, r.reason), nil
+			}
+			return hook.Pass(), nil
+		}
+	}
+	if g.deny {
+		return denied(name, "no rule allows it"), nil
+	}
+	return hook.Pass(), nil
+}
+
+func denied(name, reason string) hook.Result {
+	text := "the call of " + name + " was not let through"
+	if reason != "" {
+		text += ": " + reason
+	}
+	return hook.Result{Action: hook.Deny, Reason: text}
+}
+
+func (r *rule) matches(name string, e *hook.Event) bool {
+	// A tool's name may hold slashes, which path.Match takes for more than
+	// they are here.
+	plain := strings.NewReplacer("/", "\x00")
+	if ok, err := path.Match(plain.Replace(r.tool), plain.Replace(strings.ToLower(name))); err != nil || !ok {
+		return false
+	}
+	arguments := e.Subject().At("arguments")
+	for key, pattern := range r.arguments {
+		if value, there := arguments.Get(key); !there || !pattern.Match(value) {
+			return false
+		}
+	}
+	if r.any != nil {
+		raw, _ := arguments.Get("")
+		return found(r.any, raw)
+	}
+	return true
+}
+
+// found looks at each key and each value, decoded, so that an escape hides
+// nothing, and at text that is no JSON as a whole.
+func found(pattern *regexp.Regexp, raw []byte) bool {
+	if !json.Valid(raw) {
+		return pattern.Match(raw)
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return false
+		}
+		if _, delimiter := token.(json.Delim); !delimiter && token != nil && pattern.MatchString(fmt.Sprint(token)) {
+			return true
+		}
+	}
+}
+
+func init() {
+	hook.Register("tool-guard", New, hook.Changes(hook.ToolCall),
+		hook.Summary("allows or denies tool calls by name and by patterns over their arguments"))
+}
