@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-dev/penstock/core/pipeline/units"
 )
 
 // decoder checks a tree against the tables. Values that are wrong are
@@ -169,8 +172,8 @@ func (d *decoder) scalar(n *yaml.Node, s *shape, name string) {
 			d.wrong(n, hint, "%s: %s", label(name), err)
 		}
 	case kSize:
-		if _, err := readSize(n.Value); err != nil {
-			d.wrong(n, "units: B, KiB, MiB, GiB, KB, MB, GB", "%s: %s", label(name), err)
+		if _, err := units.Size(n.Value); err != nil {
+			d.wrong(n, "units: "+units.Sizes, "%s: %s", label(name), err)
 		}
 	case kChoice:
 		d.choice(n, s, name)
@@ -261,41 +264,12 @@ func realNumber(n *yaml.Node) (float64, error) {
 
 // readDuration reads 30s, 10m or 1h30m.
 func readDuration(n *yaml.Node) (d time.Duration, hint string, err error) {
-	if n.Tag == "!!int" || n.Tag == "!!float" {
-		return 0, "write " + n.Value + "s, " + n.Value + "m or " + n.Value + "h", fmt.Errorf("the duration %s has no unit", n.Value)
+	d, err = units.Duration(n.Value)
+	switch {
+	case errors.Is(err, units.ErrNoUnit):
+		hint = "write " + n.Value + "s, " + n.Value + "m or " + n.Value + "h"
+	case err != nil:
+		hint = "write it as 500ms, 30s, 10m or 1h30m"
 	}
-	d, err = time.ParseDuration(n.Value)
-	if err != nil {
-		return 0, "write it as 500ms, 30s, 10m or 1h30m", fmt.Errorf("'%s' is no duration", n.Value)
-	}
-	if d <= 0 {
-		return 0, "", fmt.Errorf("the duration %s is not greater than zero", n.Value)
-	}
-	return d, "", nil
-}
-
-var sizeUnits = []struct {
-	name string
-	n    float64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1},
-}
-
-// readSize reads 64MiB.
-func readSize(s string) (int64, error) {
-	for _, u := range sizeUnits {
-		digits, ok := strings.CutSuffix(s, u.name)
-		if !ok {
-			continue
-		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-		if err != nil || !(v > 0) || v*u.n >= 1<<62 {
-			return 0, fmt.Errorf("'%s' is no size", s)
-		}
-		return int64(v * u.n), nil
-	}
-	if _, err := strconv.ParseFloat(s, 64); err == nil {
-		return 0, fmt.Errorf("the size %s has no unit", s)
-	}
-	return 0, fmt.Errorf("'%s' is no size", s)
+	return d, hint, err
 }

@@ -16,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/penstock-dev/penstock/core/pipeline/units"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
 
@@ -101,7 +102,7 @@ func (f *File) size(n *yaml.Node, key string) int64 {
 	if v == nil {
 		return 0
 	}
-	s, _ := readSize(v.Value) // checked by the decoder
+	s, _ := units.Size(v.Value) // checked by the decoder
 	return s
 }
 
