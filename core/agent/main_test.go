@@ -46,6 +46,10 @@ func hostMain(path string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if err := Conceal(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	r := NewRunner(RunnerOptions{Shim: []string{os.Args[0], "__shim"}, Isolation: job.Isolation})
 	exit, err := r.Run(context.Background(), job.Spec)
 	if err != nil {

@@ -61,7 +61,8 @@ func TestStartErrors(t *testing.T) {
 			if s.Dir == "" {
 				s.Dir = t.TempDir()
 			}
-			before := tempFolders(t)
+			temp := t.TempDir()
+			t.Setenv("TMPDIR", temp)
 			e, err := runner("").Run(t.Context(), s)
 			require.Nil(t, e)
 			var start *StartError
@@ -70,7 +71,9 @@ func TestStartErrors(t *testing.T) {
 			for _, text := range test.says {
 				require.ErrorContains(t, err, text)
 			}
-			require.Equal(t, before, tempFolders(t))
+			left, err := os.ReadDir(temp)
+			require.NoError(t, err)
+			require.Empty(t, left)
 		})
 	}
 }
