@@ -1,4 +1,7 @@
 // Package all registers every judger that ships with penstock.
 package all
 
-import _ "github.com/penstock-dev/penstock/plugins/judgers/answer"
+import (
+	_ "github.com/penstock-dev/penstock/plugins/judgers/answer"
+	_ "github.com/penstock-dev/penstock/plugins/judgers/tooluse"
+)
