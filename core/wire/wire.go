@@ -116,6 +116,19 @@ func StreamFor(d Dialect, r *Request) Stream {
 	return d.Stream()
 }
 
+// RequestReplier is a dialect whose whole replies depend on what was asked.
+type RequestReplier interface {
+	ReplyFor(q *Request, r *chat.Reply) []byte
+}
+
+// ReplyFor is the whole reply to q as one body.
+func ReplyFor(d Dialect, q *Request, r *chat.Reply) []byte {
+	if s, ok := d.(RequestReplier); ok {
+		return s.ReplyFor(q, r)
+	}
+	return d.Reply(r)
+}
+
 // Refusal is the error for a request whose Needs can't be met, nil when there
 // are none.
 func (r *Request) Refusal() *Error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/penstock-dev/penstock/core/wire/openai"
 	"github.com/penstock-dev/penstock/core/wire/rawjson"
 	"github.com/penstock-dev/penstock/core/wire/sse"
 	"github.com/penstock-dev/penstock/sdk/chat"
@@ -173,11 +174,7 @@ func appendContent(b []byte, parts []chat.Part, images bool) ([]byte, error) {
 			b = append(sse.AppendString(b, p.Text), '}')
 		case p.Type == chat.Image && images:
 			b = append(b, `{"type":"image_url","image_url":{"url":`...)
-			url := p.URL
-			if url == "" {
-				url = "data:" + p.MediaType + ";base64," + p.Data
-			}
-			b = append(sse.AppendString(b, url), `}}`...)
+			b = append(sse.AppendString(b, openai.ImageURL(p)), `}}`...)
 		default:
 			return nil, fmt.Errorf("part %d: a part of type %q can't be here", i, p.Type)
 		}

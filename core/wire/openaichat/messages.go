@@ -1,9 +1,8 @@
 package openaichat
 
 import (
-	"strings"
-
 	"github.com/penstock-dev/penstock/core/wire/callargs"
+	"github.com/penstock-dev/penstock/core/wire/openai"
 	"github.com/penstock-dev/penstock/core/wire/rawjson"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -129,23 +128,13 @@ func part(v rawjson.Value, role chat.Role) (p chat.Part, err error) {
 	return p, err
 }
 
-// image maps an image's URL. A data URL in base64 is split.
-func image(v rawjson.Value) (p chat.Part, err error) {
-	p.Type = chat.Image
-	url := v.Text()
-	if v.Kind() != '"' {
-		if url, err = rawjson.Required(v.Get("url"), "url"); err != nil {
-			return p, err
-		}
+// image maps an image's URL, which some clients write without its object.
+func image(v rawjson.Value) (chat.Part, error) {
+	if v.Kind() == '"' {
+		return openai.Image(v.Text()), nil
 	}
-	head, data, found := strings.Cut(url, ",")
-	media, isBase64 := strings.CutSuffix(strings.TrimPrefix(head, "data:"), ";base64")
-	if found && isBase64 && strings.HasPrefix(head, "data:") {
-		p.MediaType, p.Data = media, data
-		return p, nil
-	}
-	p.URL = url
-	return p, nil
+	url, err := rawjson.Required(v.Get("url"), "url")
+	return openai.Image(url), err
 }
 
 // assistant maps what an assistant said: reasoning, text, calls.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/wire"
 	"github.com/penstock-dev/penstock/core/wire/callargs"
+	"github.com/penstock-dev/penstock/core/wire/openai"
 	"github.com/penstock-dev/penstock/core/wire/sse"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -181,7 +182,7 @@ func (s *stream) KeepAlive(w io.Writer) error {
 
 // Error implements wire.Stream.
 func (s *stream) Error(w io.Writer, e *wire.Error) error {
-	s.buf = append(appendError(append(s.buf[:0], "data: "...), e), "\n\n"...)
+	s.buf = append(openai.AppendError(append(s.buf[:0], "data: "...), e), "\n\n"...)
 	return s.flush(w)
 }
 
