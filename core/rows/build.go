@@ -83,7 +83,7 @@ func (b *builder) integrity() converter.Integrity {
 // save what makes no row by its nature.
 func (b *builder) usable(c *trace.Call) bool {
 	switch {
-	case c.Kind == trace.Probe:
+	case c.Kind == trace.Probe || c.Replays != "":
 		return false
 	case c.Kind == trace.Retry:
 		b.leaveOut(c, "its reply was thrown away and asked for again")

@@ -136,9 +136,6 @@ func (g *Graph) Link(c *chat.Conversation) *Link {
 	} else if newest != nil {
 		l.Base = newest.call
 	}
-	if l.Class != "" {
-		g.forks[l.Class]++
-	}
 	g.place(l, newest)
 	if l.parent != nil {
 		l.Parent = l.parent.export()
@@ -266,12 +263,15 @@ func (g *Graph) open(w *walk, after *node) *lineage {
 // name is the next name of a kind. There is one main lineage; a failed first
 // call leaves its name to the next one.
 func (g *Graph) name(kind Kind) string {
-	k := g.counts[kind]
-	if kind == Main {
-		k = 0
-	} else {
+	k := 0
+	if kind != Main {
+		k = g.counts[kind]
 		g.counts[kind]++
 	}
+	return g.path(kind, k)
+}
+
+func (g *Graph) path(kind Kind, k int) string {
 	return g.session + "/" + string(kind) + strconv.Itoa(k)
 }
 
@@ -309,6 +309,9 @@ func (g *Graph) Add(l *Link, c *chat.Conversation, served *chat.Reply, n Node) {
 		return
 	}
 	l.done = true
+	if l.Class != "" {
+		g.forks[l.Class]++
+	}
 	v := &node{
 		call: n.Call, line: l.line, reasoning: reasoning, request: l.walk.full, tools: l.walk.tools,
 		suffix: n.PromptIDs, sampled: n.SampledIDs, ended: n.Ended,
@@ -327,7 +330,8 @@ func (g *Graph) Add(l *Link, c *chat.Conversation, served *chat.Reply, n Node) {
 }
 
 // Drop gives back what Link reserved for a call that got no reply, so that
-// the client's next try takes its place.
+// the client's next try takes its place, or for a request that generates
+// nothing.
 func (g *Graph) Drop(l *Link) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -338,12 +342,17 @@ func (g *Graph) Drop(l *Link) {
 	if l.after != nil {
 		l.after.children--
 	}
-	if l.line.calls--; l.line.calls == 0 && g.main == l.line {
+	if l.line.calls--; l.line.calls > 0 {
+		return
+	}
+	if g.main == l.line {
 		g.main = nil
+	} else if l.line.name == g.path(l.line.kind, g.counts[l.line.kind]-1) {
+		g.counts[l.line.kind]--
 	}
 }
 
-// Forks counts the requests that could not be linked in full, by class.
+// Forks counts the calls that could not be linked in full, by class.
 func (g *Graph) Forks() map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -92,7 +92,7 @@ func TestLinkComparesWhatWasSaid(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewGraph("s")
 			answer(g, "s.1", talkOf(question...), served...)
-			l := g.Link(test.ask)
+			l := answer(g, "s.2", test.ask, txt("next"))
 			assert.Equal(t, test.class, l.Class)
 			if test.class != "" {
 				assert.Nil(t, l.Parent)
@@ -239,6 +239,12 @@ func TestFailedCallLeavesItsPlace(t *testing.T) {
 	next := talkOf(c.Messages[0], msg(chat.Assistant, txt("a")), msg(chat.User, txt("b")))
 	g.Add(g.Link(next), next, nil, Node{})
 	assert.Equal(t, "s/main0", answer(g, "s.4", next, txt("c")).Lineage)
+	sub := talkOf(msg(chat.System, txt("sub")), msg(chat.User, txt("part")))
+	for range 2 {
+		counted := g.Link(sub)
+		assert.Equal(t, "s/sub_agent0", counted.Lineage, "the name is given back too")
+		g.Drop(counted)
+	}
 }
 
 func TestRepeatTakesThePlaceOfAReplyThatWasThrownAway(t *testing.T) {

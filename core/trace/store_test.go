@@ -243,7 +243,7 @@ func TestManyWritersAndReaders(t *testing.T) {
 	defer reader.Close()
 	assert.ErrorIs(t, reader.PutMeta(context.Background(), "k", nil), ErrReadOnly)
 	ctx := context.Background()
-	const sessions, calls = 8, 25
+	const sessions, calls = 6, 12
 	var wg sync.WaitGroup
 	for i := range sessions {
 		id := fmt.Sprintf("s-%d", i)
