@@ -53,18 +53,27 @@ func (d *declared) Open(_ context.Context, o *ParseOptions) (Parser, error) {
 	return p, nil
 }
 
+// maxPiece is how much text is taken at once, so that what is worked on stays
+// in the processor's cache.
+const maxPiece = 32 << 10
+
 // Feed implements Parser.
 func (p *parser) Feed(dst []Event, chunk []byte) []Event {
-	if p.final || len(chunk) == 0 {
+	if p.final {
 		return dst
 	}
-	p.compact()
-	p.buf = append(p.buf, chunk...)
-	if len(chunk) > minCompact {
-		p.args = slices.Grow(p.args, len(chunk))
+	for len(chunk) > 0 {
+		n := min(len(chunk), maxPiece)
+		p.compact()
+		p.buf = append(p.buf, chunk[:n]...)
+		if n > minCompact {
+			p.args = slices.Grow(p.args, n)
+		}
+		chunk = chunk[n:]
+		p.extend()
+		dst = p.drive(dst)
 	}
-	p.extend()
-	return p.drive(dst)
+	return dst
 }
 
 // Finish implements Parser.

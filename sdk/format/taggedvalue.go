@@ -152,7 +152,7 @@ func (p *parser) closeInValue(i int, tok token, end int, line bool) (done, wait 
 		if !p.final {
 			return false, true
 		}
-		after = tokNone
+		after = tokCut
 	}
 	if p.endsValue(tok, after, m, line) {
 		if tok == tokClose || tok == tokWrapClose {

@@ -1,0 +1,63 @@
+package format
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const minimal = `name: mine
+calls:
+  open: "<call>"
+  close: "</call>"
+  json: { name: [name], arguments: [arguments] }
+render:
+  user: "{{.Text}}\n"
+  assistant: "{{.Text}}"
+  generate: "> "
+`
+
+func TestParseSpec(t *testing.T) {
+	s, err := ParseSpec("mine.yaml", []byte(minimal))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"<call>"}, s.Calls.Open, "one text is a list of one")
+	_, err = New(s)
+	require.NoError(t, err)
+}
+
+// What is wrong with a format file is said with its place, and a way out.
+func TestSpecErrors(t *testing.T) {
+	for file, want := range map[string]string{
+		"":          "f.yaml:1:1: the file is empty",
+		"name: [x]": "f.yaml:1:7: name must be text",
+		"naem: x\n": `f.yaml:1:1: format has no key "naem" (did you mean "name"?)`,
+		"name: x\nname: y\nrender: {user: a, assistant: b, generate: c}":          `f.yaml:2:1: "name" is given twice, first in line 1`,
+		"name: x\ncalls:\n\topen: a\n":                                            "this line starts with a tab",
+		"name: x\nrender: {user: a, assistant: b, generate: c, keep: al}":         `f.yaml:2:52: render.keep is "al", want one of`,
+		"name: x\nrender: {user: a}":                                              "f.yaml:2:9: render needs user, assistant and generate",
+		"name: x":                                                                 "a format needs render",
+		"name: x\ncalls: {open: a}\nrender: {user: a, assistant: b, generate: c}": "f.yaml:2:8: calls need a grammar",
+		"name: x\ncalls: {json: {name: n, arguments: a}}\nrender: {user: a, assistant: b, generate: c}":                                 "calls need open, or bare",
+		"name: x\ncalls: {open: a, tagged: {open: b, param: '<{name}>', param_close: c}}\nrender: {user: a, assistant: b, generate: c}": "f.yaml:2:33: tagged.open needs {name}",
+		"name: x\nreasoning: {open: a, ended_by_call: maybe}\nrender: {user: a, assistant: b, generate: c}":                             "f.yaml:2:37: ended_by_call must be true or false",
+	} {
+		_, err := ParseSpec("f.yaml", []byte(file))
+		assert.ErrorContains(t, err, want, file)
+	}
+}
+
+// A template that doesn't compile is an error when the format is made.
+func TestTemplateErrors(t *testing.T) {
+	s, err := ParseSpec("f.yaml", []byte("name: x\nrender: {user: '{{.Text', assistant: b, generate: c}"))
+	require.NoError(t, err)
+	_, err = New(s)
+	assert.ErrorContains(t, err, "format x: read template of user")
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"hermes", "qwen3_coder", "qwen3p5"}
+	assert.Equal(t, "hermes", Nearest("hermse", names))
+	assert.Equal(t, "qwen3_coder", Nearest("Qwen3-coder", names))
+	assert.Empty(t, Nearest("llama", names))
+}
