@@ -1,0 +1,141 @@
+package formatcmd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	core "github.com/penstock-dev/penstock/core/format"
+	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/format"
+)
+
+const spec = `name: mine
+summary: calls in <c>
+calls: { open: "<c>", close: "</c>", json: { name: [name], arguments: [args] } }
+render: { user: "U {{.Text}}\n", assistant: "A {{.Text}}", generate: "A " }
+`
+
+type one struct{ f format.Format }
+
+func (o one) Names(string) []string { return []string{"mine"} }
+
+func (o one) Format(context.Context, string, json.RawMessage) (format.Format, error) { return o.f, nil }
+
+// penstock runs `penstock format ARGS`.
+func penstock(t *testing.T, stdin string, args ...string) (string, error) {
+	t.Helper()
+	s, err := format.ParseSpec("mine.yaml", []byte(spec))
+	require.NoError(t, err)
+	f, err := format.New(s)
+	require.NoError(t, err)
+	cmd := Command(func(ctx context.Context, spec string) (format.Format, error) {
+		f, _, _, err := core.Resolve(ctx, spec, ".", one{f})
+		return f, err
+	}, func() []component.Descriptor {
+		return []component.Descriptor{{Kind: component.Format, Name: "mine", Summary: "calls in <c>"}}
+	})
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetIn(strings.NewReader(stdin))
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	return file
+}
+
+func TestLs(t *testing.T) {
+	out, err := penstock(t, "", "ls")
+	require.NoError(t, err)
+	assert.Equal(t, "NAME  VERSION  SUMMARY\nmine  -        calls in <c>\n", out)
+	out, err = penstock(t, "", "ls", "--json")
+	require.NoError(t, err)
+	assert.Contains(t, out, `"name": "mine"`)
+}
+
+func TestParse(t *testing.T) {
+	const text = `Hi <c>{"name": "f", "args": {"a": "<b>"}}</c>`
+	out, err := penstock(t, text, "parse", "-f", "mine")
+	require.NoError(t, err)
+	var r format.Result
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	assert.Equal(t, "Hi", r.Content)
+	require.Len(t, r.Calls, 1)
+	assert.Equal(t, `{"a": "<b>"}`, r.Calls[0].Arguments)
+
+	whole, err := penstock(t, text, "parse", "-f", "mine", "--events", "-")
+	require.NoError(t, err)
+	split, err := penstock(t, "", "parse", "-f", "mine", "--events", "--chunk", "3", write(t, "in", text))
+	require.NoError(t, err)
+	without := func(s string) []string {
+		var kinds []string
+		for line := range strings.Lines(s) {
+			var e format.Event
+			require.NoError(t, json.Unmarshal([]byte(line), &e))
+			kinds = append(kinds, e.Kind.String()+" "+e.Name+e.Text)
+		}
+		return kinds
+	}
+	assert.Equal(t, without(whole), without(split))
+
+	tools := write(t, "tools.json", `[{"type":"function","function":{"name":"f","parameters":{}}},{"name":"g","input_schema":{}}]`)
+	out, err = penstock(t, text, "parse", "-f", "mine", "--tools", tools)
+	require.NoError(t, err)
+	assert.NotContains(t, out, "unknown_tool")
+	_, err = penstock(t, text, "parse", "-f", "mine", "--tools", write(t, "bad.json", `{`))
+	assert.ErrorContains(t, err, "read tools")
+	_, err = penstock(t, text, "parse", "-f", "mime")
+	assert.ErrorContains(t, err, `did you mean "mine"?`)
+}
+
+func TestRender(t *testing.T) {
+	const chat = `{"messages":[{"role":"user","parts":[{"type":"text","text":"hey"}]}]}`
+	out, err := penstock(t, chat, "render", "-f", "mine")
+	require.NoError(t, err)
+	assert.Equal(t, "U hey\nA ", out)
+	out, err = penstock(t, chat, "render", "-f", "mine", "--segments", write(t, "c.json", chat))
+	require.NoError(t, err)
+	var r format.Rendered
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	assert.Equal(t, format.Segment{Text: "hey", Kind: format.Data, Message: 0}, r.Segments[1])
+	_, err = penstock(t, "{", "render", "-f", "mine")
+	assert.ErrorContains(t, err, "read conversation")
+}
+
+func TestTest(t *testing.T) {
+	pass := `{"id":"a","format":"mine","tools":[{"name":"f"}],"text":"<c>{\"name\": \"f\", \"args\": {\"n\": 9007199254740993}}</c>","want":{"reasoning":null,"content":"","calls":[{"name":"f","arguments":{"n":9007199254740993}}]}}`
+	fail := strings.Replace(strings.Replace(pass, `"a"`, `"b"`, 1), `"n":9007199254740993}}]`, `"n":9007199254740992}}]`, 1)
+	other := strings.Replace(strings.Replace(pass, `"a"`, `"c"`, 1), `"mine"`, `"other"`, 1)
+
+	out, err := penstock(t, "", "test", write(t, "ok.jsonl", pass+"\n"))
+	require.NoError(t, err)
+	assert.Equal(t, "1 passed, 0 failed\n", out)
+
+	out, err = penstock(t, "", "test", "--splits", "5", write(t, "all.jsonl", pass+"\n"+fail+"\n\n"+other))
+	assert.ErrorIs(t, err, ErrFailed)
+	assert.Contains(t, out, "FAIL b (mine)")
+	assert.Contains(t, out, "- want {\"n\":9007199254740992}\n  + got  {\"n\": 9007199254740993}")
+	assert.True(t, strings.HasSuffix(out, "skipped, as there is no such format: other (1)\n1 passed, 1 failed, 1 skipped\n"), out)
+
+	out, err = penstock(t, "", "test", "-f", "mine", "-v", write(t, "other.jsonl", other))
+	require.NoError(t, err)
+	assert.Equal(t, "ok   c (mine)\n1 passed, 0 failed\n", out)
+
+	_, err = penstock(t, "", "test", write(t, "bad.jsonl", pass+"\n{\"id\":1}\n"+pass))
+	assert.ErrorContains(t, err, "bad.jsonl:2: ")
+	assert.ErrorContains(t, err, `bad.jsonl:3: case "a" is there already, in line 1`)
+}
