@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/penstock-dev/penstock/core/trace"
 )
 
@@ -56,6 +58,10 @@ type Options struct {
 	// ObserverQueue is how many events wait for one observing hook before
 	// further ones are dropped and counted, 256 by default.
 	ObserverQueue int
+	// Models are those for which the operator may open sessions over HTTP,
+	// and NewSession makes the ids of these, s-<ULID> by default.
+	Models     []*Model
+	NewSession func() string
 	// Dialects are the dialects served, the first being the one in which
 	// unknown routes are answered. The default is DefaultDialects.
 	Dialects []Dialect
@@ -93,6 +99,9 @@ func (o Options) withDefaults() Options {
 		o.WriteTimeout = 2 * time.Minute
 	}
 	def(&o.ObserverQueue, 256)
+	if o.NewSession == nil {
+		o.NewSession = func() string { return "s-" + ulid.Make().String() }
+	}
 	if len(o.Dialects) == 0 {
 		o.Dialects = DefaultDialects()
 	}
@@ -115,6 +124,7 @@ type Gateway struct {
 
 	mu       sync.Mutex
 	sessions map[[sha256.Size]byte]*Session // by the hash of the token
+	opened   map[string]bool                // ids that the operator may still ask for
 }
 
 // New listens and serves. A port that is given and busy is an error that
@@ -133,7 +143,7 @@ func New(o Options) (*Gateway, error) {
 		addr:     l.Addr().(*net.TCPAddr),
 		served:   make(chan struct{}),
 		watch:    newObservers(o.ObserverQueue, o.Log),
-		sessions: map[[sha256.Size]byte]*Session{},
+		sessions: map[[sha256.Size]byte]*Session{}, opened: map[string]bool{},
 	}
 	if o.OperatorToken != "" {
 		g.operator = sha256.Sum256([]byte(o.OperatorToken))

@@ -62,8 +62,8 @@ type Hook struct {
 
 // Budget bounds a session; 0 is no bound.
 type Budget struct {
-	Calls int // generations that reached the upstream
-	Turns int // those of the main lineage
+	Calls int `json:"calls"` // generations that reached the upstream
+	Turns int `json:"turns"` // those of the main lineage
 }
 
 // SessionSpec is what a session is opened with.

@@ -83,6 +83,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.readyz(in)
 	case r.Method == http.MethodOptions && foreignOrigin(r, g.hosts):
 		in.fail(wire.Errorf(wire.Forbidden, "requests of other origins are refused"))
+	case isControl(in.r):
+		g.serveControl(in)
 	case isProbe(r.Method, in.path):
 		in.status(http.StatusOK, "")
 	case in.path == "/v1/models":

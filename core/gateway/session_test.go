@@ -160,6 +160,12 @@ func TestHeldFirstCall(t *testing.T) {
 	assert.Len(t, e.seen(), 2)
 }
 
+// revoked waits until the session's token opens nothing.
+func revoked(t *testing.T, s *gateway.Session) {
+	t.Helper()
+	require.Eventually(t, func() bool { return send(t, s, "GET", "/v1/models", "").status == 401 }, 5*time.Second, time.Millisecond)
+}
+
 // TestCloseWaits: Close waits for a call in flight, and the token is worth
 // nothing from then on.
 func TestCloseWaits(t *testing.T) {
@@ -171,7 +177,8 @@ func TestCloseWaits(t *testing.T) {
 	<-entered
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close(t.Context()) }()
-	require.Eventually(t, func() bool { return post(t, s, ask("late", true)).status == 401 }, time.Second, time.Millisecond)
+	revoked(t, s)
+	assert.Equal(t, 401, post(t, s, ask("late", true)).status)
 	select {
 	case <-closed:
 		t.Fatal("Close didn't wait")
@@ -281,7 +288,8 @@ func TestSeed10aCase37OldTokenIsDead(t *testing.T) {
 	<-entered
 	go old.Close(t.Context())
 	fresh := b.session(t)
-	require.Eventually(t, func() bool { return post(t, old, ask("hello", true)).status == 401 }, time.Second, time.Millisecond)
+	revoked(t, old)
+	assert.Equal(t, 401, post(t, old, ask("hello", true)).status)
 	close(leave)
 	require.Equal(t, 200, post(t, fresh, ask("hello", true)).status)
 	<-late
