@@ -129,11 +129,13 @@ func openReaders(path string) (*sql.DB, error) {
 // Close commits what is queued and closes the store. It may be called twice.
 func (s *Store) Close() error {
 	var errs []error
-	if s.writer != nil {
-		errs = append(errs, s.writer.close())
-	}
 	if s.readers != nil {
 		errs = append(errs, s.readers.Close())
+	}
+	// The last connection to close puts the log into the database, which a
+	// reader can't.
+	if s.writer != nil {
+		errs = append(errs, s.writer.close())
 	}
 	if s.codec != nil {
 		s.codec.close()

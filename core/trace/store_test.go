@@ -323,8 +323,14 @@ func TestOpenRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, "file is not a database")
 }
 
-func TestClosedStoreRefusesWrites(t *testing.T) {
-	s, _ := openStore(t, StoreOptions{})
+func TestClosedStoreIsOneFileAndRefusesWrites(t *testing.T) {
+	s, path := openStore(t, StoreOptions{})
+	require.NoError(t, s.PutCall(context.Background(), talk("s-1", 1)))
+	_, err := s.Calls(context.Background(), "s-1")
+	require.NoError(t, err)
 	require.NoError(t, s.Close())
+	files, err := filepath.Glob(path + "*")
+	require.NoError(t, err)
+	assert.Equal(t, []string{path}, files)
 	assert.ErrorIs(t, s.PutMeta(context.Background(), "k", nil), ErrClosed)
 }
