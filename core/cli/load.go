@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/plugin"
 	"github.com/penstock-dev/penstock/sdk/component"
@@ -46,6 +47,9 @@ func (a *App) check(ctx context.Context, file *pipeline.File, plugins *plugin.Re
 	}
 	p, err := file.Check(plugins)
 	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	if err := engine.CheckModels(p); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
 	return p, nil

@@ -76,6 +76,21 @@ func points(names []string) []hook.Point {
 	return out
 }
 
+// CheckModels finds what is wrong with the models' own files, before anything
+// starts.
+func CheckModels(p *pipeline.Pipeline) error {
+	for _, name := range p.ModelOrder {
+		m := p.Models[name]
+		if m.Upstream.Kind != "script" {
+			continue
+		}
+		if _, err := script.Load(m.Upstream.File); err != nil {
+			return fmt.Errorf("model %s: upstream: %w", name, err)
+		}
+	}
+	return nil
+}
+
 func (e *Engine) openUpstream(m *pipeline.Model, markers []string) (upstream.Upstream, token.Tokenizer, error) {
 	if m.Upstream.Kind != "script" {
 		return nil, nil, fmt.Errorf("upstream kind %q is not built yet; there is: script", m.Upstream.Kind)

@@ -319,7 +319,11 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 	if err != nil {
 		return nil, invoker.InfraError, fmt.Errorf("read result: %w", err)
 	}
-	if (status == invoker.OK || status == invoker.AgentError) && result.ExitStatus != "" {
+	silent := status == invoker.OK && v.session != nil && stats.Calls == 0 && v.stage.Descriptor.Want("model")
+	switch {
+	case silent:
+		status, result.Error = noActivity, "the program ended without one call of the model"
+	case (status == invoker.OK || status == invoker.AgentError) && result.ExitStatus != "":
 		status = result.ExitStatus
 	}
 	switch {
@@ -333,9 +337,6 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 	}
 	if v.session != nil {
 		result.Usage = &stats.Usage
-		if status == invoker.OK && stats.Calls == 0 && v.stage.Descriptor.Want("model") {
-			status, result.Error = noActivity, "the program ended without one call of the model"
-		}
 	}
 	if result.Usage == nil {
 		result.Usage = &chat.Usage{}
