@@ -23,6 +23,8 @@ type check struct {
 	reads   []Read
 	used    map[string]bool // components, by kind/name
 	called  map[string]bool // models
+	ids     map[*yaml.Node]string
+	flat    []placed // every stage, those within loops included
 }
 
 // Check checks the file against its plugins. The error is Diagnostics and
@@ -94,6 +96,9 @@ func (c *check) resolved() ([]byte, error) {
 
 // hashFile notes the hash of a file that gives the pipeline its meaning.
 func (c *check) hashFile(n *yaml.Node, path string) {
+	if reference.MatchString(path) {
+		return // it isn't known without the environment
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		c.f.errorf(c.f.at(n), "no-file", "a relative path starts at the folder of the pipeline file: "+filepath.Dir(c.f.path),
@@ -356,8 +361,8 @@ func (c *check) workspace() {
 		return
 	}
 	sc := newScope(c.taskType())
-	for _, s := range c.p.Stages {
-		sc.later[s.ID] = true
+	for _, p := range c.flat {
+		sc.later[p.stage.ID] = true
 	}
 	if !strings.Contains(from.Value, opening) {
 		f.exists(from, f.abs(f.resolve(from, from.Value)), true)

@@ -62,7 +62,7 @@ func (d *decoder) object(n *yaml.Node, s *shape, name string) {
 		case f == nil:
 			d.f.errorf(d.f.at(key), "unknown-key", suggest("known keys: ", key.Value, s.names()), "unknown key %s in %s", label(key.Value), label(name))
 			d.f.bad[value] = true
-		case f.feature != "" && !d.enabled[f.feature]:
+		case f.feature != "" && !f.apart && !d.enabled[f.feature]:
 			d.notBuilt(key, key.Value)
 			d.f.bad[value] = true
 		default:

@@ -23,11 +23,11 @@ func Graph(p *Pipeline) string {
 	var b strings.Builder
 	rows := [][]string{{"STAGE", "KIND", "USES", "NOTES"}}
 	byModel := map[string]bool{}
-	for _, s := range p.Stages {
+	p.Each(func(s *Stage) {
 		rows = append(rows, []string{s.ID, stageKind(s.Kind), s.Uses(), notes(s)})
 		m := p.Models[s.Model]
 		if m == nil || byModel[m.Name] {
-			continue
+			return
 		}
 		byModel[m.Name] = true
 		uses := "upstream " + m.Upstream.Kind + ", format " + formatName(p, m)
@@ -35,7 +35,7 @@ func Graph(p *Pipeline) string {
 		for _, h := range m.Hooks {
 			rows = append(rows, []string{"    " + h.Name, StageSanitize, "hook/" + h.Name, hookNotes(h)})
 		}
-	}
+	})
 	table(&b, rows)
 	rows = [][]string{{"READER", "AT", "READS", "WRITTEN BY"}}
 	for _, r := range p.sortedReads() {
@@ -58,6 +58,8 @@ func stageKind(kind string) string {
 		return StageJudge
 	case component.Converter:
 		return StageConvert
+	case KindLoop:
+		return KindLoop
 	}
 	return StageSpawn
 }
@@ -82,6 +84,13 @@ func notes(s *Stage) string {
 	}
 	if s.OnError != OnErrorFail {
 		n = append(n, "on_error "+s.OnError)
+	}
+	if s.Loop != nil {
+		var ids []string
+		for _, b := range s.Loop.Stages {
+			ids = append(ids, b.ID)
+		}
+		n = append(n, fmt.Sprintf("%s until %s, at most %d passes, else %s", strings.Join(ids, ", "), s.Loop.Until, s.Loop.Max, s.Loop.Else))
 	}
 	if s.Retry.Attempts > 1 {
 		n = append(n, fmt.Sprintf("%d attempts", s.Retry.Attempts))
@@ -112,10 +121,9 @@ func hookNotes(h HookUse) string {
 }
 
 func (p *Pipeline) sortedReads() []Read {
-	place := map[string]int{"": len(p.Stages)}
-	for i, s := range p.Stages {
-		place[s.ID] = i
-	}
+	place := map[string]int{}
+	p.Each(func(s *Stage) { place[s.ID] = len(place) })
+	place[""] = len(place)
 	out := append([]Read(nil), p.reads...)
 	sort.SliceStable(out, func(i, j int) bool { return place[out[i].Stage] < place[out[j].Stage] })
 	return out
@@ -128,12 +136,13 @@ func writer(p *Pipeline, from string) string {
 	case "rollout", "run":
 		return "penstock"
 	}
-	for _, s := range p.Stages {
+	name := from
+	p.Each(func(s *Stage) {
 		if s.ID == from {
-			return from + " (" + s.Uses() + ")"
+			name = from + " (" + s.Uses() + ")"
 		}
-	}
-	return from
+	})
+	return name
 }
 
 // table writes rows in columns.

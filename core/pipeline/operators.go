@@ -94,7 +94,7 @@ func (c *checker) literal(t *Type, n ast.Node) {
 	if !ok || t.base != tString || !t.isEnum || contains(t.enum, lit.Value) {
 		return
 	}
-	hint := "it is one of " + quoteAll(t.enum, ", ")
+	hint := ""
 	if near := nearest(lit.Value, t.enum); near != "" {
 		hint = "did you mean '" + near + "'?"
 	}

@@ -25,7 +25,6 @@ type File struct {
 	origin  map[*yaml.Node]*source
 	bad     map[*yaml.Node]bool
 	enabled map[string]bool
-	secrets map[string]bool
 
 	tables    *tables
 	tasks     []Task
@@ -77,7 +76,8 @@ func ParseSource(path string, src []byte, o ParseOptions) (*File, error) {
 	f := &File{
 		opts: o, path: path, abso: abs, dir: filepath.Dir(abs),
 		src:    &source{name: path, text: string(src)},
-		origin: map[*yaml.Node]*source{}, bad: map[*yaml.Node]bool{}, enabled: map[string]bool{}, secrets: map[string]bool{},
+		origin: map[*yaml.Node]*source{}, bad: map[*yaml.Node]bool{}, enabled: map[string]bool{},
+		report: report{secrets: map[string]bool{}},
 		tables: newTables(), keys: map[string]*yaml.Node{},
 	}
 	for _, name := range o.Enable {
@@ -169,7 +169,7 @@ func (p *Pipeline) Reads() []Read { return p.reads }
 // PluginError is the error of a plugin of the file that can't be registered,
 // with the place where the file names it and all else that is wrong so far.
 func (f *File) PluginError(s PluginSource, err error) error {
-	g := &File{report: report{append(Diagnostics(nil), f.found...)}, src: f.src, origin: f.origin, path: f.path}
+	g := &File{report: report{append(Diagnostics(nil), f.found...), f.secrets}, src: f.src, origin: f.origin, path: f.path}
 	g.errorf(g.at(f.keys[s.Key]), "plugin", "", "the plugin %s can't be used: %s", s.Key, err)
 	return g.Problems()
 }

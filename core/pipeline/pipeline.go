@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/component"
 )
@@ -91,10 +93,11 @@ type HookUse struct {
 	Descriptor component.Descriptor
 }
 
-// Stage is one entry of `stages:`.
+// Stage is one entry of `stages:`. It uses a component, runs a program (Run)
+// or repeats stages (Loop).
 type Stage struct {
 	ID    string
-	Kind  string // invoker, judger or converter
+	Kind  string // invoker, judger or converter; run or loop
 	Name  string // of the component, without its kind
 	Model string // an entry of Models, or ""
 	// Config is given once, when the component is opened.
@@ -110,10 +113,54 @@ type Stage struct {
 	Budget     Budget
 	Hooks      []HookUse
 	Descriptor component.Descriptor
+
+	Run  *Template // the command line, a list of texts
+	Loop *Loop
+	// Group says that a judger sees all samples of a task at once.
+	Group bool
+	// Output is the schema that the file gives for what the stage writes; nil
+	// leaves it to the component.
+	Output json.RawMessage
+	output *jsonschema.Schema
 }
 
-// Uses is the name in the file, such as "judger/answer".
-func (s *Stage) Uses() string { return s.Kind + "/" + s.Name }
+// The kinds of stage that use no component.
+const (
+	KindRun  = "run"
+	KindLoop = "loop"
+)
+
+// Loop is a body of stages that is run until a condition holds.
+type Loop struct {
+	Stages []*Stage
+	Until  *Expr
+	Max    int // passes through the body, at least 1
+	// Else is fail, continue, park, or the id of a later stage to go on with,
+	// when Max passes didn't make Until true.
+	Else string
+}
+
+// Uses is the name in the file, such as "judger/answer", or the stage's kind
+// when it uses no component.
+func (s *Stage) Uses() string {
+	if s.Name == "" {
+		return s.Kind
+	}
+	return s.Kind + "/" + s.Name
+}
+
+// Each calls f with every stage of the pipeline, those within loops included,
+// in the order of the file.
+func (p *Pipeline) Each(f func(*Stage)) { each(p.Stages, f) }
+
+func each(stages []*Stage, f func(*Stage)) {
+	for _, s := range stages {
+		f(s)
+		if s.Loop != nil {
+			each(s.Loop.Stages, f)
+		}
+	}
+}
 
 // Retry says how often a stage is tried.
 type Retry struct {

@@ -201,6 +201,13 @@ func TestSecretsStayReferences(t *testing.T) {
 	assert.Contains(t, string(p.Resolved), "${env:SECRET}")
 }
 
+func TestNoMessageShowsASecret(t *testing.T) {
+	path := write(t, "p.yaml", example, "tasks.jsonl", tasks, "model.yaml", "", "exact42/main.go", "")
+	_, err := load(path, ParseOptions{Set: []string{"stages.solve.with.mode=${env:SECRET}"}, Env: func(string) (string, bool) { return "s3cret", true }})
+	require.ErrorContains(t, err, "'***' is not one of")
+	assert.NotContains(t, err.Error(), "s3cret")
+}
+
 func TestRestoreGivesTheSamePipeline(t *testing.T) {
 	p := loadExample(t, "stages.solve.with.max_turns=9", "models.policy.hooks=[]")
 	require.NoError(t, os.Remove(filepath.Join(p.Dir, "tasks.jsonl")))
@@ -285,4 +292,37 @@ func golden(t *testing.T, path, got string) {
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, string(want), got)
+}
+
+func TestLaterFeaturesAreThere(t *testing.T) {
+	src, err := os.ReadFile("testdata/diag/team.yaml")
+	require.NoError(t, err)
+	p, err := load("testdata/diag/team.yaml", options(string(src)))
+	require.NoError(t, err)
+	loop := p.Stages[0].Loop
+	require.NotNil(t, loop)
+	assert.Equal(t, 3, loop.Max)
+	assert.Equal(t, "park", loop.Else)
+	require.Len(t, loop.Stages, 2)
+	assert.Equal(t, Budget{Tokens: 1000, USD: 0.5, Wall: time.Hour}, loop.Stages[0].Budget)
+	assert.Equal(t, []string{"claude-haiku"}, p.Models["policy"].Aliases)
+
+	e := env(`{"id":"a","prompt":"it"}`)
+	in, err := loop.Stages[0].Input.JSON(e)
+	require.NoError(t, err)
+	assert.Equal(t, `{"prompt":"Plan it.  before: nothing"}`, string(in), "the first pass has nothing before it")
+	e.Stages["plan"] = StageEnv{Status: "completed", Output: json.RawMessage(`{"text":"do"}`)}
+	e.Stages["review"] = StageEnv{Status: "completed", Output: json.RawMessage(`{"decision":"reject","findings":["a","b"],"reward":0.5,"status":"scored"}`)}
+	in, err = loop.Stages[0].Input.JSON(e)
+	require.NoError(t, err)
+	assert.Equal(t, `{"prompt":"Plan it. a; b before: do"}`, string(in))
+	done, err := loop.Until.Bool(e)
+	require.NoError(t, err)
+	assert.False(t, done)
+	e.Stages["work"] = StageEnv{Status: "completed"}
+	argv, err := p.Stages[1].Run.JSON(e)
+	require.NoError(t, err)
+	assert.Equal(t, `["make","completed",""]`, string(argv))
+	assert.NoError(t, p.Stages[2].CheckOutput(json.RawMessage(`{"verdict":"a","notes":""}`)))
+	assert.ErrorContains(t, p.Stages[2].CheckOutput(json.RawMessage(`{"verdict":"c","notes":""}`)), `/verdict: 'c' is not one of "a", "b"`)
 }

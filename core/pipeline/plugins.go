@@ -140,8 +140,8 @@ func (f *File) argv(n *yaml.Node) []string {
 
 // exists reports a file or folder that isn't there.
 func (f *File) exists(n *yaml.Node, path string, folder bool) bool {
-	if f.opts.NoEnv && reference.MatchString(n.Value) {
-		return true
+	if reference.MatchString(path) {
+		return f.opts.NoEnv // else it was reported
 	}
 	info, err := os.Stat(path)
 	what := "file"

@@ -19,6 +19,12 @@ type scope struct {
 	// expression stands in.
 	later map[string]bool
 	self  string
+	// broken are ids of stages that can't be used, which was reported where
+	// they stand; reading one is not reported again.
+	broken map[string]bool
+	// again says that the stages are those of a loop, which see themselves
+	// from the pass before.
+	again bool
 }
 
 func newScope(task *Type) *scope {
@@ -42,12 +48,13 @@ func (s *scope) names() []string {
 	return out
 }
 
-// stageType is what later stages see of a stage.
-func (c *check) stageType(s *Stage) *Type {
+// stageType is what later stages see of a stage. why, if it isn't "", says
+// why the stage may not have run at all.
+func (c *check) stageType(s *Stage, why string) *Type {
 	status := enumOf("completed", "failed", "skipped")
 	exit := stringType
-	why := ""
 	switch {
+	case why != "":
 	case s.If != nil:
 		why = fmt.Sprintf("stage '%s' has an 'if' and may be skipped", s.ID)
 	case s.OnError == OnErrorContinue:
@@ -68,7 +75,7 @@ func (c *check) stageType(s *Stage) *Type {
 		{"exit_status", exit},
 		{"error", stringType.asOptional("only a failed stage has one")},
 	}
-	if out := c.outputType(s.Kind, s.Descriptor); out != nil {
+	if out := c.outputType(s); out != nil {
 		if why != "" {
 			out = out.asOptional(why)
 		}
@@ -78,11 +85,18 @@ func (c *check) stageType(s *Stage) *Type {
 }
 
 // outputType is the type of a stage's output, nil when it has none.
-func (c *check) outputType(kind string, d component.Descriptor) *Type {
-	if t := c.typeOf(d.Output); t != nil && kind != component.Converter {
-		return t
+func (c *check) outputType(s *Stage) *Type {
+	switch {
+	case s.Kind == component.Converter:
+		return nil
+	case s.Output != nil:
+		return c.typeOf(s.Output)
+	case !absent(s.Descriptor.Output):
+		return c.typeOf(s.Descriptor.Output)
 	}
-	switch kind {
+	switch s.Kind {
+	case KindRun:
+		return c.typeOf(runOutput)
 	case component.Invoker:
 		return c.typeOf(invoker.OutputSchema)
 	case component.Judger:

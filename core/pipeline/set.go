@@ -82,7 +82,7 @@ func (s *setter) fail(at int, hint, format string, args ...any) {
 
 // put sets rest, which begins at character at of the path, below n.
 func (s *setter) put(n *yaml.Node, sh *shape, rest string, at int) {
-	if sh != nil && sh == s.tables.file.field("stages").shape {
+	if sh != nil && sh.kind == kList && sh.of == s.tables.stage {
 		s.stage(n, rest, at)
 		return
 	}
@@ -235,7 +235,7 @@ func (s *setter) item(n *yaml.Node, sh *shape, rest string, at int) {
 func (s *setter) stage(n *yaml.Node, rest string, at int) {
 	name, more, _ := strings.Cut(rest, ".")
 	var ids []string
-	stage := findStage(n, name, &ids)
+	stage := findStage(n, name, func(id string) { ids = append(ids, id) })
 	switch {
 	case stage == nil:
 		s.fail(at, suggest("stages: ", name, ids), "there is no stage '%s'", name)
@@ -246,22 +246,23 @@ func (s *setter) stage(n *yaml.Node, rest string, at int) {
 	}
 }
 
-func findStage(list *yaml.Node, id string, ids *[]string) *yaml.Node {
+// findStage finds a stage by its id, inside loops too. It calls see with every
+// id up to there.
+func findStage(list *yaml.Node, id string, see func(string)) *yaml.Node {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return nil
 	}
 	for _, n := range list.Content {
 		if _, v := lookup(n, "id"); v != nil {
-			*ids = append(*ids, v.Value)
+			see(v.Value)
 			if v.Value == id {
 				return n
 			}
 		}
-		if _, loop := lookup(n, "loop"); loop != nil {
-			_, inner := lookup(loop, "stages")
-			if found := findStage(inner, id, ids); found != nil {
-				return found
-			}
+		_, loop := lookup(n, "loop")
+		_, inner := lookup(loop, "stages")
+		if found := findStage(inner, id, see); found != nil {
+			return found
 		}
 	}
 	return nil

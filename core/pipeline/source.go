@@ -36,7 +36,15 @@ type pos struct {
 }
 
 // report collects findings.
-type report struct{ found Diagnostics }
+type report struct {
+	found Diagnostics
+	// secrets are values of ${env:} and ${file:}, which no message shows.
+	secrets map[string]bool
+}
+
+// minSecret is the length from which a value is hidden: shorter ones occur by
+// chance.
+const minSecret = 4
 
 func (r *report) add(sev Severity, p pos, code, hint, message string) {
 	d := Diagnostic{Severity: sev, Code: code, Message: message, Hint: hint}
@@ -45,6 +53,12 @@ func (r *report) add(sev Severity, p pos, code, hint, message string) {
 		d.Excerpt = strings.TrimRight(p.src.line(p.line), " \t")
 		if p.src.set {
 			d.Line = 0
+		}
+	}
+	for s := range r.secrets {
+		if len(s) >= minSecret {
+			d.Message = strings.ReplaceAll(d.Message, s, "***")
+			d.Hint = strings.ReplaceAll(d.Hint, s, "***")
 		}
 	}
 	r.found = append(r.found, d)

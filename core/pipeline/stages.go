@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -19,6 +20,12 @@ const (
 	judgerTimeout  = 2 * time.Minute
 )
 
+// placed is a stage with its node, and its place among all stages of the file.
+type placed struct {
+	stage *Stage
+	node  *yaml.Node
+}
+
 // stages checks every stage in the order in which they run, and the reward.
 func (c *check) stages() {
 	f := c.f
@@ -33,59 +40,83 @@ func (c *check) stages() {
 		}
 		return
 	}
-	ids := c.stageIDs(list)
+	c.ids = map[*yaml.Node]string{}
 	sc := newScope(c.taskType())
-	for _, id := range ids {
-		if id != "" {
-			sc.later[id] = true
-		}
-	}
-	for i, n := range list.Content {
-		id := ids[i]
+	sc.broken = map[string]bool{}
+	c.stageIDs(list, map[string]*yaml.Node{}, sc)
+	c.p.Stages = c.body(list, sc)
+	sc.self = ""
+	c.needs()
+	c.reward(sc)
+	c.converters()
+	c.unread()
+}
+
+// body checks a list of stages. Each sees those before it.
+func (c *check) body(list *yaml.Node, sc *scope) []*Stage {
+	var out []*Stage
+	for _, n := range list.Content {
+		id := c.ids[n]
 		delete(sc.later, id)
+		if !sc.again {
+			delete(sc.vars, id)
+		}
 		sc.self = id
+		place := len(c.flat)
+		c.flat = append(c.flat, placed{nil, n})
 		s, ok := c.stage(n, id, sc)
+		c.flat[place].stage = s
 		if id != "" {
 			sc.vars[id] = anyType
 			if ok {
-				sc.vars[id] = c.stageType(s)
+				sc.vars[id] = c.stageType(s, "")
 			}
 		}
-		c.p.Stages = append(c.p.Stages, s)
+		out = append(out, s)
 	}
-	sc.self = ""
-	c.needs(list, ids)
-	c.reward(list, sc)
-	c.converters(list)
+	return out
 }
 
-// stageIDs checks the ids; one that can't be used is "".
-func (c *check) stageIDs(list *yaml.Node) []string {
+// stageIDs checks the ids, those within loops included, and notes those that
+// can be used.
+func (c *check) stageIDs(list *yaml.Node, first map[string]*yaml.Node, sc *scope) {
 	f := c.f
-	ids := make([]string, len(list.Content))
-	first := map[string]*yaml.Node{}
-	for i, n := range list.Content {
-		v := f.get(n, "id")
-		if v == nil {
-			continue
+	for _, n := range list.Content {
+		if v := f.get(n, "id"); v != nil {
+			if id := v.Value; c.goodID(v, id, first[id]) {
+				first[id] = v
+				c.ids[n] = id
+				sc.later[id] = true
+			} else if first[id] == nil {
+				sc.broken[id] = true
+			}
 		}
-		id := v.Value
-		if !stageID.MatchString(id) {
-			f.errorf(f.at(v), "stage-id", "write it as "+sanitized(id), "a stage id is made of a-z, 0-9 and _, and begins with a letter; this is '%s'", id)
-			continue
+		_, loop := lookup(n, "loop")
+		_, inner := lookup(loop, "stages")
+		switch {
+		case inner == nil:
+		case f.bad[loop] || f.bad[inner]:
+			findStage(inner, "", func(id string) { sc.broken[id] = true })
+		default:
+			c.stageIDs(inner, first, sc)
 		}
-		if why := reserved(id); why != "" {
-			f.errorf(f.at(v), "stage-id", "", "'%s' can't be a stage id: it is %s", id, why)
-			continue
-		}
-		if first[id] != nil {
-			f.errorf(f.at(v), "stage-id", "", "the stage id '%s' is taken by the stage of line %d", id, first[id].Line)
-			continue
-		}
-		first[id] = v
-		ids[i] = id
 	}
-	return ids
+}
+
+func (c *check) goodID(v *yaml.Node, id string, first *yaml.Node) bool {
+	f := c.f
+	why := reserved(id)
+	switch {
+	case !stageID.MatchString(id):
+		f.errorf(f.at(v), "stage-id", "write it as "+sanitized(id), "a stage id is made of a-z, 0-9 and _, and begins with a letter; this is '%s'", id)
+	case why != "":
+		f.errorf(f.at(v), "stage-id", "", "'%s' can't be a stage id: it is %s", id, why)
+	case first != nil:
+		f.errorf(f.at(v), "stage-id", "", "the stage id '%s' is taken by the stage of line %d", id, first.Line)
+	default:
+		return true
+	}
+	return false
 }
 
 var notInID = regexp.MustCompile(`[^a-z0-9_]+`)
@@ -106,8 +137,48 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 	if f.bad[n] {
 		return s, false
 	}
+	c.common(n, s, sc)
+	switch does := c.does(n); does {
+	case "":
+		return s, false
+	case "loop":
+		return s, c.loop(n, s, sc)
+	case "run":
+		return s, c.run(n, s, sc)
+	}
+	uses := f.get(n, "uses")
+	kind, name, slash := strings.Cut(uses.Value, "/")
+	if !contains(stageKinds, kind) || !slash {
+		c.wrongKind(uses, kind, name, slash, "a stage uses invoker/NAME, judger/NAME or converter/NAME", stageKinds)
+		return s, false
+	}
+	s.Kind, s.Name = kind, name
+	c.keysOfKind(n, s)
+	c.stageHooks(n, s)
+	d, ok := c.describe(uses, kind, name)
+	if !ok {
+		c.modelKey(n, s, uses, nil)
+		return s, false
+	}
+	s.Descriptor = d
+	c.modelKey(n, s, uses, &d)
+	c.retry(n, s)
+	if g := f.get(n, "scope"); g != nil && g.Value == "group" {
+		s.Group = true
+		if !contains(d.Methods, "judge_group") {
+			f.errorf(f.at(g), "scope", "use a judger that judges groups", "%s judges one rollout at a time", d.ID())
+		}
+	}
+	set := c.settings(uses, n, d, sc, id)
+	s.Config, s.Input = set.config, set.input
+	return s, true
+}
+
+// common reads the keys that every stage may have.
+func (c *check) common(n *yaml.Node, s *Stage, sc *scope) {
+	f := c.f
 	if e := f.get(n, "if"); e != nil {
-		s.If = c.expression(e, sc, reader{id, "if"}, boolType)
+		s.If = c.expression(e, sc, reader{s.ID, "if"}, boolType)
 		if s.If == nil {
 			s.If = &Expr{source: "false"} // so that its output still is one that may be missing
 		}
@@ -123,32 +194,16 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 			s.Budget.USD = *usd
 		}
 	}
-	uses := c.does(n)
-	if uses == nil {
-		return s, false
+	if o := f.get(n, "output"); o != nil {
+		s.Output, s.output = c.outputSchema(o)
+	} else if k, _ := lookup(n, "output"); k != nil {
+		s.Output = json.RawMessage("{}") // it was refused; what is in it isn't known
 	}
-	kind, name, slash := strings.Cut(uses.Value, "/")
-	if !contains(stageKinds, kind) || !slash {
-		c.wrongKind(uses, kind, name, slash, "a stage uses invoker/NAME, judger/NAME or converter/NAME", stageKinds)
-		return s, false
-	}
-	s.Kind, s.Name = kind, name
-	c.keysOfKind(n, s)
-	d, ok := c.describe(uses, kind, name)
-	if !ok {
-		c.modelKey(n, s, uses, nil)
-		return s, false
-	}
-	s.Descriptor = d
-	c.modelKey(n, s, uses, &d)
-	c.retry(n, s)
-	set := c.settings(uses, n, d, sc, id)
-	s.Config, s.Input = set.config, set.input
-	return s, true
 }
 
-// does is the node of `uses`, when that is the one thing the stage does.
-func (c *check) does(n *yaml.Node) *yaml.Node {
+// does is what the stage does, uses, run or loop, when it is one thing and
+// can be read.
+func (c *check) does(n *yaml.Node) string {
 	f := c.f
 	var given []*yaml.Node
 	for _, name := range []string{"uses", "run", "loop"} {
@@ -162,30 +217,29 @@ func (c *check) does(n *yaml.Node) *yaml.Node {
 	case len(given) > 1:
 		f.errorf(f.at(given[1]), "uses", "make two stages of it", "a stage has one of uses, run and loop, this one has %s and %s", given[0].Value, given[1].Value)
 	}
-	return f.get(n, "uses")
+	if len(given) != 1 || f.get(n, given[0].Value) == nil {
+		return ""
+	}
+	return given[0].Value
 }
 
 // keysOfKind refuses keys that mean nothing for a kind, and fills in times.
 func (c *check) keysOfKind(n *yaml.Node, s *Stage) {
-	refuse := func(why string, keys ...string) {
-		for _, name := range keys {
-			if k, v := lookup(n, name); k != nil && !c.f.bad[v] {
-				c.f.errorf(c.f.at(k), "unknown-key", "remove it", "'%s' means nothing here: %s", name, why)
-			}
-		}
-	}
 	switch s.Kind {
 	case component.Invoker:
 		if s.Timeout == 0 {
 			s.Timeout = invokerTimeout
 		}
 	case component.Judger:
-		refuse("only a stage with an invoker has an agent", "idle", "budget")
+		c.refuse(n, "only a stage with an invoker has an agent", "idle", "budget")
 		if s.Timeout == 0 {
 			s.Timeout = judgerTimeout
 		}
 	case component.Converter:
-		refuse("a converter is written once, at the end of the run", "idle", "budget", "retry")
+		c.refuse(n, "a converter is written once, at the end of the run", "idle", "budget", "retry", "output")
+	}
+	if s.Kind != component.Judger {
+		c.refuse(n, "only a judger sees a group", "scope")
 	}
 }
 
@@ -241,20 +295,19 @@ func (c *check) retry(n *yaml.Node, s *Stage) {
 }
 
 // needs checks that `needs` names earlier stages only.
-func (c *check) needs(list *yaml.Node, ids []string) {
+func (c *check) needs() {
 	f := c.f
 	place := map[string]int{}
-	for i, id := range ids {
-		if id != "" {
-			place[id] = i
+	ids := make([]string, len(c.flat))
+	wants := make([][]string, len(c.flat))
+	for i, p := range c.flat {
+		ids[i], wants[i] = p.stage.ID, p.stage.Needs
+		if ids[i] != "" {
+			place[ids[i]] = i
 		}
 	}
-	wants := make([][]string, len(ids))
-	for i, s := range c.p.Stages {
-		wants[i] = s.Needs
-	}
-	for i, n := range list.Content {
-		v := f.get(n, "needs")
+	for i, p := range c.flat {
+		v := f.get(p.node, "needs")
 		if v == nil {
 			continue
 		}
@@ -312,14 +365,14 @@ func leads(from, to string, wants [][]string, place map[string]int) []string {
 }
 
 // reward compiles the reward, or makes it that of the only judger.
-func (c *check) reward(list *yaml.Node, sc *scope) {
+func (c *check) reward(sc *scope) {
 	f := c.f
 	var judges []*Stage
 	var at []*yaml.Node
-	for i, s := range c.p.Stages {
-		if s.Kind == component.Judger {
-			judges = append(judges, s)
-			at = append(at, list.Content[i])
+	for _, p := range c.flat {
+		if p.stage.Kind == component.Judger {
+			judges = append(judges, p.stage)
+			at = append(at, p.node)
 		}
 	}
 	want := numberType.orNull("")
@@ -353,17 +406,19 @@ func (c *check) reward(list *yaml.Node, sc *scope) {
 }
 
 // converters refuses those that need token ids where a model gives none.
-func (c *check) converters(list *yaml.Node) {
-	for i, s := range c.p.Stages {
+func (c *check) converters() {
+	for _, p := range c.flat {
+		s := p.stage
 		if s.Kind != component.Converter || !s.Descriptor.Want("ids") {
 			continue
 		}
-		for _, from := range c.p.Stages {
+		for _, q := range c.flat {
+			from := q.stage
 			m := c.p.Models[from.Model]
 			if m == nil || m.Capture != "text" {
 				continue
 			}
-			at := c.f.get(list.Content[i], "uses")
+			at := c.f.get(p.node, "uses")
 			c.f.errorf(c.f.at(at), "capture", "set 'capture: reported' or 'exact' on the model, or use a converter that takes messages",
 				"%s needs token ids, but model '%s' of stage '%s' has 'capture: text', which gives none", s.Uses(), m.Name, from.ID)
 			break

@@ -43,6 +43,9 @@ type field struct {
 	shape    *shape
 	required bool
 	feature  string
+	// apart says that the stage's kind decides whether the feature is enabled,
+	// so that it is refused where the kind is known.
+	apart bool
 }
 
 // Features are parts of the file's language that are known and refused unless
@@ -205,15 +208,16 @@ func modelTable(hooks *shape) *shape {
 }
 
 func stageTable(hooks *shape) *shape {
-	return object("a stage: exactly one of uses, loop and run",
+	body := list(nil, "the body")
+	stage := object("a stage: exactly one of uses, loop and run",
 		field{name: "id", shape: text("its name in expressions: [a-z][a-z0-9_]*"), required: true},
 		field{name: "uses", shape: text("KIND/NAME of an invoker, a judger or a converter")},
 		field{name: "run", shape: argv("a program without a model"), feature: "run"},
 		field{name: "loop", shape: object("stages that are run until a condition holds",
-			field{name: "stages", shape: list(free(""), ""), required: true},
+			field{name: "stages", shape: body, required: true},
 			field{name: "until", shape: expression("ends the loop when true"), required: true},
 			field{name: "max", shape: integer(1, "passes through the body"), required: true},
-			field{name: "else", shape: text("fail, continue, park or a stage, when max passes didn't do")},
+			field{name: "else", shape: text("fail, continue, park or a later stage, when max passes didn't do (default fail)")},
 		), feature: "loop"},
 		field{name: "model", shape: text("an entry of models")},
 		field{name: "with", shape: free("the settings and inputs of what is used")},
@@ -227,7 +231,7 @@ func stageTable(hooks *shape) *shape {
 		field{name: "on_error", shape: choice("what a failure of the stage means (default fail)", OnErrorFail, OnErrorContinue, OnErrorPark).
 			withLater(map[string]string{OnErrorPark: "on_error: park"})},
 		field{name: "output", shape: object("what the stage writes", field{name: "schema", shape: free("a JSON Schema"), required: true}), feature: "output"},
-		field{name: "hooks", shape: hooks, feature: "stage hooks"},
+		field{name: "hooks", shape: hooks, feature: "stage hooks", apart: true},
 		field{name: "scope", shape: choice("what a judger sees (default rollout)", "rollout", "group").
 			withLater(map[string]string{"group": "scope: group"})},
 		field{name: "idle", shape: duration("ends an agent that neither wrote nor called for so long (default off)")},
@@ -239,6 +243,8 @@ func stageTable(hooks *shape) *shape {
 			field{name: "wall", shape: duration("wall time"), feature: "budget.wall"},
 		)},
 	)
+	body.of = stage
+	return stage
 }
 
 // stageKinds are the kinds that a stage may use.

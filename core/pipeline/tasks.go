@@ -41,6 +41,9 @@ func (f *File) loadTasks() {
 		f.errorf(f.at(inline), "tasks", "keep one of them", "'tasks' has both 'file' and 'inline'")
 	case file != nil:
 		name := f.resolve(file, file.Value)
+		if reference.MatchString(name) {
+			return // it was reported, or isn't known without the environment
+		}
 		shown := name
 		if !filepath.IsAbs(name) {
 			shown = filepath.Join(filepath.Dir(f.path), name)

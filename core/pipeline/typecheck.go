@@ -145,6 +145,9 @@ func (c *checker) identifier(n *ast.IdentifierNode) *Type {
 	case c.scope.later[name]:
 		return c.fail(n, "order", "move it above this one, or read an earlier stage", "stage '%s' runs later, so it has no result here", name)
 	}
+	if c.scope.broken[name] {
+		return anyType
+	}
 	hint := suggest("there are: ", name, c.scope.names())
 	return c.fail(n, "unknown-name", hint, "unknown name '%s'", name)
 }

@@ -1,0 +1,154 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-dev/penstock/sdk/component"
+)
+
+// runOutput is the output of a stage that runs a program.
+var runOutput = json.RawMessage(`{"type":"object","properties":{"exit_code":{"type":"integer"},"text":{"type":"string"}},` +
+	`"required":["exit_code","text"],"additionalProperties":false}`)
+
+// run checks a stage that runs a program without a model.
+func (c *check) run(n *yaml.Node, s *Stage, sc *scope) bool {
+	f := c.f
+	s.Kind = KindRun
+	v := f.get(n, "run")
+	c.refuse(n, "a program that 'run' starts has no plugin and calls no model", "model", "with", "budget", "scope", "hooks")
+	if len(v.Content) == 0 {
+		f.errorf(f.at(v), "run", "run: [make, test]", "the command line is empty")
+		return false
+	}
+	c.retry(n, s)
+	if s.Timeout == 0 {
+		s.Timeout = judgerTimeout
+	}
+	b := &builder{c: c, sc: sc, stage: s.ID, key: "run", d: component.Descriptor{Kind: "the", Name: "command line"}, ok: true}
+	root, _ := b.list(v, listOf(stringType), nil)
+	s.Run = &Template{root: root, where: where(f.at(v))}
+	return true
+}
+
+// refuse reports keys that mean nothing for a stage.
+func (c *check) refuse(n *yaml.Node, why string, keys ...string) {
+	for _, name := range keys {
+		if k, v := lookup(n, name); k != nil && !c.f.bad[v] {
+			c.f.errorf(c.f.at(k), "unknown-key", "remove it", "'%s' means nothing here: %s", name, why)
+		}
+	}
+}
+
+// loop checks a loop. Within a pass a stage sees those before it as they are;
+// those after it, from the pass before, may be missing. So may all of them
+// for what follows the loop.
+func (c *check) loop(n *yaml.Node, s *Stage, sc *scope) bool {
+	f := c.f
+	s.Kind = KindLoop
+	v := f.get(n, "loop")
+	list := f.get(v, "stages")
+	c.refuse(n, "a loop uses no plugin itself", "model", "with", "budget", "scope", "hooks", "retry", "output", "idle")
+	if list == nil {
+		return false
+	}
+	if len(list.Content) == 0 {
+		f.errorf(f.at(list), "loop", "", "the loop has no stages")
+		return false
+	}
+	inner := &scope{vars: map[string]*Type{}, later: sc.later, broken: sc.broken, again: true}
+	for name, t := range sc.vars {
+		inner.vars[name] = t
+	}
+	for _, b := range list.Content {
+		if id := c.ids[b]; id != "" {
+			delete(inner.later, id)
+			inner.vars[id] = c.foreseen(b, id)
+		}
+	}
+	s.Loop = &Loop{Stages: c.body(list, inner), Max: f.integer(v, "max"), Else: OnErrorFail}
+	inner.self = s.ID
+	if e := f.get(v, "until"); e != nil {
+		s.Loop.Until = c.expression(e, inner, reader{s.ID, "until"}, boolType)
+	}
+	c.elseOf(v, s)
+	for _, b := range s.Loop.Stages {
+		if b.ID != "" {
+			sc.vars[b.ID] = c.stageType(b, "stage '"+b.ID+"' is inside the loop '"+s.ID+"'")
+		}
+	}
+	return true
+}
+
+// foreseen is what is seen of a stage before its first pass is over.
+func (c *check) foreseen(n *yaml.Node, id string) *Type {
+	s := &Stage{ID: id, Kind: KindRun}
+	if uses := c.f.get(n, "uses"); uses != nil {
+		kind, name, _ := strings.Cut(uses.Value, "/")
+		d, err := c.cat.Describe(kind, name)
+		if err != nil {
+			return anyType // reported when it is that stage's turn
+		}
+		s.Kind, s.Descriptor = kind, d
+	}
+	if o := c.f.get(n, "output"); o != nil {
+		if schema := c.f.get(o, "schema"); schema != nil {
+			if raw, err := c.f.toJSON(schema, nil); err == nil {
+				s.Output = raw
+			}
+		}
+	}
+	return c.stageType(s, "stage '"+id+"' has not run in the first pass")
+}
+
+func (c *check) elseOf(loop *yaml.Node, s *Stage) {
+	f := c.f
+	v := f.get(loop, "else")
+	if v == nil {
+		return
+	}
+	s.Loop.Else = v.Value
+	switch v.Value {
+	case OnErrorFail, OnErrorContinue:
+		return
+	case OnErrorPark:
+		if !f.enabled["on_error: park"] {
+			(&decoder{f: f}).notBuilt(v, "else: park")
+		}
+		return
+	}
+	var later []string
+	seen := false
+	for _, n := range f.get(f.root, "stages").Content {
+		id := c.ids[n]
+		if seen && id != "" {
+			later = append(later, id)
+		}
+		seen = seen || id == s.ID
+	}
+	if !contains(later, v.Value) {
+		f.errorf(f.at(v), "loop", suggest("it takes: ", v.Value, append([]string{OnErrorFail, OnErrorContinue, OnErrorPark}, later...)),
+			"'else' is '%s', want fail, continue, park or a later stage", v.Value)
+	}
+}
+
+// stageHooks checks the hooks of a stage, or those on the rows of a converter.
+func (c *check) stageHooks(n *yaml.Node, s *Stage) {
+	f := c.f
+	key, _ := lookup(n, "hooks")
+	if key == nil {
+		return
+	}
+	feature, points := "stage hooks", []string{"stage.before", "stage.after"}
+	if s.Kind == component.Converter {
+		feature, points = "row hooks", []string{"row"}
+	}
+	if !f.enabled[feature] {
+		f.errorf(f.at(key), "not-built", "hooks act under a model: models.NAME.hooks", "'hooks' of a stage is not built yet")
+		return
+	}
+	s.Hooks = c.hooks(f.get(n, "hooks"), points...)
+}
+
