@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/penstock-dev/penstock/core/agent/sandbox"
 )
 
 // The ways in which the processes of a run are held together.
@@ -48,6 +50,11 @@ type Spec struct {
 	// Grace is the time between the request to end (SIGTERM) and SIGKILL.
 	// 0 means DefaultGrace, less than 0 none.
 	Grace time.Duration
+	// Sandbox bounds what the program may touch; nil is no bound. Dir, TMPDIR
+	// where Run makes it, the folders of PATH and the program are added to
+	// Policy.
+	Sandbox sandbox.Sandbox
+	Policy  sandbox.Policy
 	// StdoutMax bounds Exit.Stdout, in bytes; 0 means DefaultStdoutMax.
 	StdoutMax int
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -13,14 +14,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-dev/penstock/core/agent/sandbox"
 )
 
 // host is another process that runs a Spec: this binary, copied to where an
 // ordinary user may run it.
 type host struct {
-	self string
-	dir  string // writable for the user
-	cred *syscall.Credential
+	self    string
+	dir     string // writable for the user
+	cred    *syscall.Credential
+	sandbox string
 }
 
 const nobody = 65534
@@ -65,7 +69,7 @@ func (h *host) command(t *testing.T, isolation string, s Spec) *exec.Cmd {
 	if s.Argv[0] == os.Args[0] {
 		s.Argv[0] = h.self
 	}
-	data, err := json.Marshal(map[string]any{"Isolation": isolation, "Spec": specJSON(s)})
+	data, err := json.Marshal(map[string]any{"Isolation": isolation, "Sandbox": h.sandbox, "Spec": specJSON(s)})
 	require.NoError(t, err)
 	path := filepath.Join(filepath.Dir(h.dir), "job.json")
 	require.NoError(t, os.WriteFile(path, data, 0o644))
@@ -205,5 +209,34 @@ func TestNoCapabilityReachesTheAgent(t *testing.T) {
 				require.True(t, strings.HasSuffix(text, "\n65534\n"))
 			}
 		})
+	}
+}
+
+// An ordinary user's sandboxes hold, too, and the agent finds penstock in them.
+func TestSandboxesOfAnOrdinaryUser(t *testing.T) {
+	h := newHost(t, true)
+	bin := filepath.Join(h.dir, "bin")
+	require.NoError(t, os.Mkdir(bin, 0o755))
+	require.NoError(t, os.Symlink(h.self, filepath.Join(bin, "penstock")))
+	beside := filepath.Join(filepath.Dir(h.self), "answers")
+	require.NoError(t, os.WriteFile(beside, []byte("the answers"), 0o644))
+	for _, isolation := range []string{IsolationPIDNS, IsolationWalk} {
+		for _, name := range []string{sandbox.Landlock, sandbox.Bwrap} {
+			t.Run(isolation+"/"+name, func(t *testing.T) {
+				h.sandbox = name
+				s := job(t, "penstock __tool count; cat "+beside+"; exit 4")
+				s.Env = []string{"PATH=" + bin + ":/usr/bin:/bin"}
+				out, err := h.command(t, isolation, s).Output()
+				var exit *exec.ExitError
+				if errors.As(err, &exit) && exit.ExitCode() == 3 {
+					t.Skip("this machine has no such sandbox")
+				}
+				require.NoError(t, err)
+				var e Exit
+				require.NoError(t, json.Unmarshal(out, &e))
+				require.Equal(t, 4, e.Code, "%s", e.Stderr)
+				require.Equal(t, "0\n", string(e.Stdout), "%s", e.Stderr)
+			})
+		}
 	}
 }

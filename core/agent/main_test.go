@@ -51,6 +51,12 @@ func hostMain(path string) int {
 		return 1
 	}
 	r := NewRunner(RunnerOptions{Shim: []string{os.Args[0], "__shim"}, Isolation: job.Isolation})
+	if job.Sandbox != "" {
+		if job.Spec.Sandbox, err = r.Sandbox(context.Background(), job.Sandbox); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 3
+		}
+	}
 	exit, err := r.Run(context.Background(), job.Spec)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -61,8 +67,8 @@ func hostMain(path string) int {
 }
 
 type hostJob struct {
-	Isolation string
-	Spec      Spec
+	Isolation, Sandbox string
+	Spec               Spec
 }
 
 // toolMain is what a badly behaved tool does.

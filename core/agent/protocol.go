@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/penstock-dev/penstock/core/agent/sandbox"
 )
 
 // The host and its shim speak over two pipes. The host writes one order, then
@@ -27,18 +29,31 @@ type order struct {
 	Grace time.Duration
 	Argv  []string
 	Env   []string
+	Rules *sandbox.Rules // nil: none
 }
 
 const maxOrder = 64 << 20
 
 // encode joins the fields with zero bytes: arguments and variables may be any
-// other bytes, which JSON could not carry.
+// other bytes, which JSON could not carry. A list is its length and its items.
 func (o *order) encode() []byte {
-	fields := []string{o.Path, o.Dir, strconv.FormatInt(int64(o.Grace), 10), strconv.Itoa(len(o.Argv))}
-	fields = append(append(fields, o.Argv...), o.Env...)
-	body := strings.Join(fields, "\x00")
+	f := []string{o.Path, o.Dir, strconv.FormatInt(int64(o.Grace), 10)}
+	f = appendList(appendList(f, o.Argv), o.Env)
+	if r := o.Rules; r != nil {
+		ports := make([]string, len(r.Ports))
+		for i, port := range r.Ports {
+			ports[i] = strconv.Itoa(port)
+		}
+		f = append(f, strconv.FormatBool(r.Files), strconv.FormatBool(r.TCP))
+		f = appendList(appendList(appendList(f, r.Read), r.Write), ports)
+	}
+	body := strings.Join(f, "\x00")
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
 	return append(b, body...)
+}
+
+func appendList(f, list []string) []string {
+	return append(append(f, strconv.Itoa(len(list))), list...)
 }
 
 var errOrder = errors.New("the order from the host is broken")
@@ -56,19 +71,53 @@ func readOrder(r io.Reader) (*order, error) {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return nil, fmt.Errorf("read order: %w", err)
 	}
-	f := strings.Split(string(body), "\x00")
-	if len(f) < 5 {
+	f := &fields{left: strings.Split(string(body), "\x00")}
+	o := &order{Path: f.next(), Dir: f.next(), Grace: time.Duration(f.number()), Argv: f.list(), Env: f.list()}
+	if len(f.left) > 0 {
+		o.Rules = &sandbox.Rules{Files: f.next() == "true", TCP: f.next() == "true", Read: f.list(), Write: f.list()}
+		for _, port := range f.list() {
+			n, err := strconv.Atoi(port)
+			f.bad = f.bad || err != nil
+			o.Rules.Ports = append(o.Rules.Ports, n)
+		}
+	}
+	if f.bad || len(o.Argv) == 0 || len(f.left) > 0 {
 		return nil, errOrder
 	}
-	grace, err := strconv.ParseInt(f[2], 10, 64)
-	if err != nil {
-		return nil, errOrder
+	return o, nil
+}
+
+// fields are read one after the other; bad is set when there were too few.
+type fields struct {
+	left []string
+	bad  bool
+}
+
+func (f *fields) next() string {
+	if len(f.left) == 0 {
+		f.bad = true
+		return ""
 	}
-	argc, err := strconv.Atoi(f[3])
-	if err != nil || argc < 1 || argc > len(f)-4 {
-		return nil, errOrder
+	s := f.left[0]
+	f.left = f.left[1:]
+	return s
+}
+
+func (f *fields) number() int64 {
+	n, err := strconv.ParseInt(f.next(), 10, 64)
+	f.bad = f.bad || err != nil
+	return n
+}
+
+func (f *fields) list() []string {
+	n := f.number()
+	if n < 0 || n > int64(len(f.left)) {
+		f.bad = true
+		return nil
 	}
-	return &order{Path: f[0], Dir: f[1], Grace: time.Duration(grace), Argv: f[4 : 4+argc], Env: f[4+argc:]}, nil
+	list := f.left[:n:n]
+	f.left = f.left[n:]
+	return list
 }
 
 // report is one thing that the shim has to say. Exactly one field is set, but

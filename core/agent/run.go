@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-dev/penstock/core/agent/sandbox"
 )
 
 // How long the host waits for a shim that should be done: first it closes its
@@ -78,6 +81,10 @@ func (p *run) start(r *Runner) (err error) {
 	if err != nil {
 		return err
 	}
+	command, err := p.command(r)
+	if err != nil {
+		return err
+	}
 	args := slices.Clone(r.shim[1:])
 	if r.walk {
 		args = append(args, argWalk)
@@ -95,7 +102,9 @@ func (p *run) start(r *Runner) (err error) {
 	if grace == 0 {
 		grace = DefaultGrace
 	}
-	o := &order{Path: p.path, Dir: p.spec.Dir, Grace: max(grace, 0), Argv: p.spec.Argv, Env: env}
+	o := &order{
+		Path: command.Path, Argv: command.Argv, Rules: command.Rules, Dir: p.spec.Dir, Grace: max(grace, 0), Env: env,
+	}
 	p.reports, p.input = make(chan report, 8), make(chan struct{})
 	go p.readReports()
 	go p.stdout.read()
@@ -158,6 +167,24 @@ func (p *run) env() (env []string, err error) {
 		return nil, fmt.Errorf("make the agent's TMPDIR: %w", err)
 	}
 	return append(slices.Clone(p.spec.Env), "TMPDIR="+p.temp), nil
+}
+
+// command is how the program is started in its sandbox.
+func (p *run) command(r *Runner) (sandbox.Command, error) {
+	s := p.spec
+	if s.Sandbox == nil {
+		return sandbox.Command{Path: p.path, Argv: s.Argv}, nil
+	}
+	policy := s.Policy
+	policy.Read = slices.Concat(policy.Read, sandbox.ProgramPaths(p.path, lookup(s.Env, "PATH")))
+	if self, err := filepath.EvalSymlinks(r.shim[0]); err == nil { // what BinDir links to
+		policy.Read = append(policy.Read, self)
+	}
+	policy.Write = slices.Concat(policy.Write, []string{s.Dir})
+	if p.temp != "" {
+		policy.Write = append(policy.Write, p.temp)
+	}
+	return s.Sandbox.Command(policy, s.Dir, p.path, s.Argv)
 }
 
 // writeStdin ends when all is written, when the program has closed its end,

@@ -29,6 +29,9 @@ const exitNoNamespace = 77
 // ShimMain is the shim. The binary's main calls it first of all, before
 // anything is set up, and ends with what it returns.
 func ShimMain(args []string) int {
+	if len(args) > 0 && args[0] == argEscape {
+		return escape(args[1:])
+	}
 	// Capabilities and the signal at the parent's death belong to a thread.
 	runtime.LockOSThread()
 	closeOnExec()
@@ -199,10 +202,6 @@ func (s *shim) init(probe bool) int {
 		s.report(report{Isolation: IsolationPIDNS})
 		return 0
 	}
-	if err := dropAmbient(); err != nil {
-		s.report(report{Note: "drop capabilities: " + err.Error()})
-		return exitNoNamespace
-	}
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	s.supervise(namespace{}, IsolationPIDNS)
 	return 0
@@ -223,11 +222,9 @@ func mountProc() error {
 	return nil
 }
 
-// dropAmbient leaves an ordinary user's program without capabilities.
+// dropAmbient takes from the calling thread, and so from what it starts, the
+// capability that was needed to mount.
 func dropAmbient() error {
-	if os.Geteuid() == 0 {
-		return nil
-	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err
 	}

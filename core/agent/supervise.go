@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -142,9 +143,39 @@ func (s *shim) listen(requests chan<- bool) {
 	}
 }
 
-// start starts the program in a session of its own, without the shim's files.
+// start starts the program. Rules of a sandbox are for good, and hold for the
+// thread that they are put on: it is one that does nothing else, and that
+// stays, because the program dies with the thread that started it.
 func start(o *order) (pid int, err error) {
+	if o.Rules == nil {
+		return startHere(o)
+	}
+	type result struct {
+		pid int
+		err error
+	}
+	started := make(chan result)
+	go func() {
+		runtime.LockOSThread()
+		if err := o.Rules.Restrict(); err != nil {
+			started <- result{err: err}
+			return
+		}
+		pid, err := startHere(o)
+		started <- result{pid, err}
+		select {}
+	}()
+	r := <-started
+	return r.pid, r.err
+}
+
+// startHere starts the program in a session of its own, without the shim's
+// files.
+func startHere(o *order) (pid int, err error) {
 	if os.Geteuid() != 0 {
+		if err := dropAmbient(); err != nil {
+			return 0, fmt.Errorf("drop capabilities: %w", err)
+		}
 		// A program that became another user could not be killed by this one.
 		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	}

@@ -1,0 +1,66 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+)
+
+const maxBwrapArgs = 9000 // as compiled into it
+
+type bwrap struct {
+	path    string
+	version int // of landlock, for the network; 0 where there is none
+}
+
+func newBwrap() (Sandbox, error) {
+	path, err := exec.LookPath("bwrap")
+	if err != nil {
+		return nil, errors.New("sandbox bwrap: no program bwrap in PATH; it is in the package bubblewrap")
+	}
+	return &bwrap{path: path, version: abi()}, nil
+}
+
+func (b *bwrap) Name() string { return Bwrap }
+
+func (b *bwrap) Limits() string {
+	text := "bwrap: files"
+	if b.version >= abiTCP {
+		text += ", TCP"
+	}
+	if b.version >= abiScopes {
+		text += ", signals"
+	}
+	return text
+}
+
+// Command wraps the program. Its file system has the system's folders and what
+// the policy names, nothing else; what is not named does not exist. The
+// network is the host's, because the gateway is there; landlock bounds it
+// where the kernel can. Processes are left to the shim: with a namespace of
+// bwrap's own, SIGTERM would leave the program no time to end. What a signal
+// ended has the exit code 128 and its number, as bwrap tells it.
+func (b *bwrap) Command(p Policy, dir, path string, argv []string) (Command, error) {
+	if err := p.check(); err != nil {
+		return Command{}, err
+	}
+	args := []string{
+		"bwrap", "--unshare-ipc", "--unshare-uts",
+		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+	}
+	for _, system := range systemRead {
+		args = append(args, "--ro-bind-try", system, system)
+	}
+	for _, read := range p.Read {
+		args = append(args, "--ro-bind", read, read)
+	}
+	for _, write := range p.Write {
+		args = append(args, "--bind", write, write)
+	}
+	args = append(args, "--chdir", dir, "--", path)
+	args = append(args, argv[1:]...)
+	if len(args) > maxBwrapArgs {
+		return Command{}, fmt.Errorf("sandbox bwrap: %d arguments are more than it takes", len(args))
+	}
+	return Command{Path: b.path, Argv: args, Rules: &Rules{TCP: !p.Network && b.version >= abiTCP, Ports: p.Ports}}, nil
+}
