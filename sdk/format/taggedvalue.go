@@ -154,6 +154,15 @@ func (p *parser) closeInValue(i int, tok token, end int, line bool) (done, wait 
 		}
 		after = tokCut
 	}
+	if tok == tokBadClose && (after == tokClose || after == tokWrapClose) {
+		closed, ok := p.closesCall(m.end)
+		if !ok {
+			return false, true
+		}
+		if !closed {
+			after = tokNone
+		}
+	}
 	if p.endsValue(tok, after, m, line) {
 		if tok == tokClose || tok == tokWrapClose {
 			end = i
@@ -195,7 +204,7 @@ func (p *parser) endsValue(tok, after token, next tagMatch, line bool) bool {
 		}
 		return end
 	case tokBadClose:
-		return after == tokParam && p.fresh(string(next.name)) || (after == tokClose || after == tokWrapClose) && p.closesCall(next.end)
+		return after == tokParam && p.fresh(string(next.name)) || after == tokClose || after == tokWrapClose
 	case tokClose:
 		return line && (end || after == tokWrapClose || after == tokWrapOpen || after == tokOpen)
 	case tokWrapClose:
@@ -204,12 +213,21 @@ func (p *parser) endsValue(tok, after token, next tagMatch, line bool) bool {
 	return false
 }
 
+// maxGap is how much whitespace may lie between the tags behind a broken one.
+const maxGap = 64
+
 // closesCall reports whether a wrapper's closing tag or the end of the text
-// comes at i.
-func (p *parser) closesCall(i int) bool {
-	i = space(p.buf[:p.limit], i)
-	tok, _ := p.classify(i)
-	return tok == tokWrapClose || tok == tokEnd || tok == tokPart
+// comes at i; ok is false when that isn't known yet.
+func (p *parser) closesCall(i int) (closes, ok bool) {
+	k := space(p.buf[:p.limit], i)
+	if k-i > maxGap {
+		return false, true
+	}
+	tok, _ := p.classify(k)
+	if !p.final && (k == p.limit || tok == tokPart) {
+		return false, false
+	}
+	return tok == tokWrapClose || tok == tokEnd || tok == tokCut, true
 }
 
 // unnest closes what a closing tag in a value closes there.
