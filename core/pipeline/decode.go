@@ -93,7 +93,11 @@ func (d *decoder) dict(n *yaml.Node, s *shape, name string) {
 
 func (d *decoder) list(n *yaml.Node, s *shape, name string) {
 	if n.Kind != yaml.SequenceNode {
-		d.wrong(n, "write a list: ["+n.Value+"]", "%s is a list, this is %s", label(name), kindName(n))
+		hint := "write it with dashes: - ..."
+		if n.Kind == yaml.ScalarNode {
+			hint = "write a list: [" + n.Value + "]"
+		}
+		d.wrong(n, hint, "%s is a list, this is %s", label(name), kindName(n))
 		return
 	}
 	for i, item := range n.Content {

@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/text/width"
 )
 
 // Severity says what a finding means.
@@ -56,8 +58,8 @@ func (d Diagnostic) String() string {
 	return b.String()
 }
 
-// width is how much of a long source line is shown around the caret.
-const width = 110
+// excerptWidth is how much of a long source line is shown around the caret.
+const excerptWidth = 110
 
 func writeExcerpt(b *strings.Builder, d Diagnostic) {
 	line, col := cut(d.Excerpt, d.Col)
@@ -67,19 +69,35 @@ func writeExcerpt(b *strings.Builder, d Diagnostic) {
 	}
 	fmt.Fprintf(b, "\n  %s | %s", number, strings.ReplaceAll(line, "\t", " "))
 	if col > 0 {
-		fmt.Fprintf(b, "\n  %s | %s^", strings.Repeat(" ", len(number)), strings.Repeat(" ", col-1))
+		fmt.Fprintf(b, "\n  %s | %s^", strings.Repeat(" ", len(number)), strings.Repeat(" ", columns(line, col-1)))
 	}
+}
+
+// columns is how wide the first n characters of a line are on a terminal.
+func columns(line string, n int) int {
+	wide := 0
+	for _, r := range line {
+		if n == 0 {
+			break
+		}
+		n--
+		wide++
+		if k := width.LookupRune(r).Kind(); k == width.EastAsianWide || k == width.EastAsianFullwidth {
+			wide++
+		}
+	}
+	return wide + n
 }
 
 // cut shortens a line so that column col, from 1, stays in sight.
 func cut(line string, col int) (string, int) {
-	if utf8.RuneCountInString(line) <= width {
+	if utf8.RuneCountInString(line) <= excerptWidth {
 		return line, min(col, utf8.RuneCountInString(line)+1)
 	}
 	r := []rune(line)
 	col = min(col, len(r)+1)
-	from := max(0, min(col-width/2, len(r)-width))
-	to := min(len(r), from+width)
+	from := max(0, min(col-excerptWidth/2, len(r)-excerptWidth))
+	to := min(len(r), from+excerptWidth)
 	out := string(r[from:to])
 	if from > 0 {
 		out, col = "..."+out, col-from+3

@@ -146,9 +146,8 @@ func (c *check) stageHooks(n *yaml.Node, s *Stage) {
 		feature, points = "row hooks", []string{"row"}
 	}
 	if !f.enabled[feature] {
-		f.errorf(f.at(key), "not-built", "hooks act under a model: models.NAME.hooks", "'hooks' of a stage is not built yet")
+		f.errorf(f.at(key), "not-built", "hooks act under a model: models.NAME.hooks", "'hooks' is not built yet under a stage")
 		return
 	}
 	s.Hooks = c.hooks(f.get(n, "hooks"), points...)
 }
-

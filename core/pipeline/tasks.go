@@ -77,7 +77,7 @@ func (f *File) givenTasks() {
 
 func (f *File) tasksFile(path, shown string, at pos) {
 	if strings.HasSuffix(path, ".csv") && !f.enabled["csv"] {
-		f.errorf(at, "not-built", "write the tasks as JSONL, one JSON object a line", "tasks in CSV are not built yet")
+		f.errorf(at, "not-built", "write the tasks as JSONL, one JSON object a line", "'csv' is not built yet")
 		return
 	}
 	b, err := os.ReadFile(path)
