@@ -11,6 +11,9 @@ import (
 // firstMarker is the id of the first marker: the ids below are bytes.
 const firstMarker = 256
 
+// bytesHash begins the hash of every tokenizer of this kind.
+const bytesHash = "bytes:sha256:"
+
 // unknown is what an id that is in no vocabulary decodes to.
 const unknown = "\uFFFD"
 
@@ -42,7 +45,7 @@ func NewBytes(markers []string) Tokenizer {
 			return len(t.markers[b-firstMarker]) - len(t.markers[a-firstMarker])
 		})
 	}
-	t.hash = "sha256:" + hex.EncodeToString(h.Sum(nil))
+	t.hash = bytesHash + hex.EncodeToString(h.Sum(nil))
 	return t
 }
 
@@ -89,6 +92,9 @@ func (t *bytesTokenizer) Decode(dst []byte, ids []int32) []byte {
 	}
 	return dst
 }
+
+// IsBytes reports whether a hash is that of a tokenizer of NewBytes.
+func IsBytes(hash string) bool { return strings.HasPrefix(hash, bytesHash) }
 
 // Hash implements Tokenizer.
 func (t *bytesTokenizer) Hash() string { return t.hash }

@@ -1,0 +1,216 @@
+package tracecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/chat"
+)
+
+func showCommand(o Options) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show DIR ID",
+		Short: "Show a rollout or a call: what the model saw, sampled, and what was served",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return open(cmd, args[0], o, func(ctx context.Context, v *view) error {
+				r, err := v.Rollout(ctx, args[1])
+				if err == nil {
+					return v.showRollout(ctx, r, asJSON)
+				}
+				if !errors.Is(err, trace.ErrNotFound) {
+					return err
+				}
+				c, err := v.call(ctx, args[1])
+				if err != nil {
+					return err
+				}
+				return v.showCall(ctx, c, asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write the whole record as JSON")
+	return cmd
+}
+
+// rolloutRecord is a rollout with its stages.
+type rolloutRecord struct {
+	*trace.Rollout
+	Stages []*trace.StageResult `json:"stages"`
+}
+
+func (v *view) showRollout(ctx context.Context, r *trace.Rollout, asJSON bool) error {
+	stages, err := v.Stages(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return v.line(rolloutRecord{r, stages})
+	}
+	fmt.Fprintf(v.out, "rollout %s: %s, exit %s, %d calls, %d + %d tokens\n",
+		r.ID, r.Status, dash(r.ExitStatus), r.Calls, r.Usage.Input, r.Usage.Output)
+	for _, s := range stages {
+		fmt.Fprintf(v.out, "stage %s, round %d, try %d: %s %s %s\n", s.Stage, s.Round, s.Try, s.Status, s.ExitStatus, s.Error)
+		if s.Output != nil {
+			fmt.Fprintf(v.out, "  %s\n", s.Output)
+		}
+	}
+	return v.lsCalls(ctx, r.ID, false)
+}
+
+// callRecord is a call with what its own JSON leaves out. A logprob that the
+// engine didn't give is null.
+type callRecord struct {
+	*trace.Call
+	PromptText string     `json:"prompt_text,omitempty"`
+	Logprobs   []*float64 `json:"logprobs"`
+}
+
+func (v *view) showCall(ctx context.Context, c *trace.Call, asJSON bool) error {
+	prompt, decoded := v.texts.prompt(ctx, c)
+	if asJSON {
+		out := callRecord{Call: c, PromptText: prompt}
+		for i := range c.Logprobs {
+			p := &c.Logprobs[i]
+			if math.IsNaN(*p) || math.IsInf(*p, 0) {
+				p = nil
+			}
+			out.Logprobs = append(out.Logprobs, p)
+		}
+		return v.line(out)
+	}
+	var b strings.Builder
+	head(&b, c)
+	switch {
+	case decoded:
+		fmt.Fprintf(&b, "\n--- prompt, %d ids ---\n%s\n", len(c.PromptIDs), prompt)
+	case len(c.PromptIDs) > 0:
+		fmt.Fprintf(&b, "\n--- prompt, %d ids of tokenizer %s ---\n%v\n", len(c.PromptIDs), c.Tokenizer, c.PromptIDs)
+	case len(c.Body) > 0:
+		fmt.Fprintf(&b, "\n--- body as received ---\n%s\n", c.Body)
+	}
+	if c.Raw != "" || len(c.SampledIDs) > 0 {
+		fmt.Fprintf(&b, "\n--- sampled, %d ids%s, finish %s ---\n%s\n", len(c.SampledIDs), mean(c.Logprobs), dash(c.Finish), c.Raw)
+	}
+	replies(&b, c)
+	edits(&b, c)
+	_, err := fmt.Fprint(v.out, b.String())
+	return err
+}
+
+func head(b *strings.Builder, c *trace.Call) {
+	fmt.Fprintf(b, "call %s: %s, lineage %s, %s\n", c.ID, c.Status, dash(short(c.Lineage)), link(c))
+	if c.Error != nil {
+		fmt.Fprintf(b, "error %s: %s\n", c.Error.Kind, c.Error.Message)
+	}
+	fmt.Fprintf(b, "%s %s, dialect %s, stream %v, HTTP %d, delivered %v, client gone %v\n",
+		c.Method, c.Path, c.Dialect, c.Stream, c.HTTPStatus, c.Delivered, c.ClientGone)
+	fmt.Fprintf(b, "%s: first byte after %s, done after %s\n", c.Received.Format(time.RFC3339Nano), since(c.Received, c.FirstByte), since(c.Received, c.Done))
+	names := make([]string, 0, len(c.Headers))
+	for name := range c.Headers {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		fmt.Fprintf(b, "  %s: %s\n", name, c.Headers[name])
+	}
+	fmt.Fprintf(b, "model %s: asked for %q, served %q, engine %s, format %s, capture %s, weights %s\n",
+		c.ModelEntry, c.ModelAsked, c.ModelServed, c.Engine, c.Format, c.Capture, dash(c.Weights))
+	fmt.Fprintf(b, "sampling: asked for %s, applied %s\n", compact(c.Requested), compact(c.Effective))
+	fmt.Fprintf(b, "tokens: %d in, %d cached, %d out\n", c.Usage.Input, c.Usage.Cached, c.Usage.Output)
+	if len(c.Unknown) > 0 {
+		fmt.Fprintf(b, "unknown fields: %s\n", strings.Join(c.Unknown, ", "))
+	}
+	for _, w := range c.Warnings {
+		fmt.Fprintf(b, "parser: %s at %d-%d\n", w.Kind, w.Span.Start, w.Span.End)
+	}
+}
+
+func since(from, to time.Time) string {
+	if to.IsZero() {
+		return "-"
+	}
+	return to.Sub(from).Round(time.Microsecond).String()
+}
+
+func compact(v any) string {
+	b, err := chat.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// mean is the mean of the logprobs that are there.
+func mean(logprobs []float64) string {
+	sum, n := 0.0, 0
+	for _, p := range logprobs {
+		if !math.IsNaN(p) && !math.IsInf(p, 0) {
+			sum += p
+			n++
+		}
+	}
+	if n == 0 {
+		return ", no logprobs"
+	}
+	return fmt.Sprintf(", mean logprob %.4g over %d", sum/float64(n), n)
+}
+
+func replies(b *strings.Builder, c *trace.Call) {
+	if c.Parsed != nil {
+		fmt.Fprintf(b, "\n--- parsed, %s ---\n", c.Parsed.Finish)
+		parts(b, c.Parsed.Parts, c)
+	}
+	switch {
+	case c.Served == nil:
+	case c.Parsed != nil && reflect.DeepEqual(c.Parsed, c.Served):
+		fmt.Fprintf(b, "\n--- served as parsed ---\n")
+	default:
+		fmt.Fprintf(b, "\n--- served, %s ---\n", c.Served.Finish)
+		parts(b, c.Served.Parts, nil)
+	}
+}
+
+// parts lists parts; the spans of the calls among them are those of c.
+func parts(b *strings.Builder, list []chat.Part, c *trace.Call) {
+	calls := 0
+	for _, p := range list {
+		switch p.Type {
+		case chat.ToolCall:
+			fmt.Fprintf(b, "tool_call %s %s %s", p.ID, p.Name, p.Arguments)
+			if c != nil && calls < len(c.Spans) {
+				fmt.Fprintf(b, "  (bytes %d-%d of what was sampled)", c.Spans[calls].Start, c.Spans[calls].End)
+			}
+			b.WriteByte('\n')
+			calls++
+		default:
+			fmt.Fprintf(b, "%s %q\n", p.Type, p.Text)
+		}
+	}
+}
+
+func edits(b *strings.Builder, c *trace.Call) {
+	for _, e := range c.Edits {
+		fmt.Fprintf(b, "\n--- %s at %s: %s ---\n", e.Hook, e.Point, e.Action)
+		for _, f := range []struct{ name, value string }{
+			{"reason", e.Reason}, {"error", e.Error}, {"report", string(e.Report)},
+		} {
+			if f.value != "" {
+				fmt.Fprintf(b, "%s: %s\n", f.name, f.value)
+			}
+		}
+		if d := differ(string(e.Before), string(e.After)); d != nil {
+			d.print(b, "", "before", "after")
+		}
+	}
+}
