@@ -237,7 +237,7 @@ func Parse(data []byte) (*Script, error) {
 			return nil, fmt.Errorf("line %d: %w", lines[i], err)
 		}
 		if f.Rules[i].When == nil {
-			return nil, fmt.Errorf("line %d: %s has no when; a reply for all else is otherwise:", lines[i], r.name)
+			return nil, fmt.Errorf("line %d: %s has no when (a reply for all else goes under otherwise)", lines[i], r.label())
 		}
 		s.rules = append(s.rules, r)
 	}
@@ -286,37 +286,45 @@ const defaultChunk = 16
 
 func (y *ruleYAML) build(defaults styleYAML, name string) (*rule, error) {
 	if y.Name != "" {
-		name = fmt.Sprintf("rule %q", y.Name)
+		name = y.Name
 	}
 	r := &rule{name: name, finish: y.Finish, prompts: y.Usage.PromptTokens, chunk: []int{defaultChunk}}
 	if w := y.When; w != nil {
 		r.prompt, r.last, r.turn = w.Prompt.re, w.Last.re, w.Turn
 		r.notPrompt, r.notLast = w.Not.Prompt.re, w.Not.Last.re
 		if *w == (whenYAML{}) {
-			return nil, fmt.Errorf("%s: when is empty", name)
+			return nil, fmt.Errorf("%s: when is empty", r.label())
 		}
 	}
 	if _, known := finishes[y.Finish]; !known && y.Finish != "" {
-		return nil, fmt.Errorf("%s: finish is %q, want stop, length, content_filter or abort", name, y.Finish)
+		return nil, fmt.Errorf("%s: finish is %q, want stop, length, content_filter or abort", r.label(), y.Finish)
 	}
 	r.style(defaults)
 	r.style(y.styleYAML)
 	if f := y.Fail; f != nil {
 		if f.Status != 0 && (f.Status < 400 || f.Status > 599) || f.After < 0 || f.Times < 0 || *f == (failYAML{}) {
-			return nil, fmt.Errorf("%s: fail wants a status from 400 to 599, or after: the chunks that go out before the cut", name)
+			return nil, fmt.Errorf("%s: fail wants a status from 400 to 599, or after: the chunks that go out before the cut", r.label())
 		}
 		r.fail = &fail{f.Status, f.Message, f.RetryAfter, f.After, f.Times}
 	}
 	if y.Reply == nil && (r.fail == nil || r.fail.after > 0 || r.fail.times > 0) {
-		return nil, fmt.Errorf("%s has no reply", name)
+		return nil, fmt.Errorf("%s has no reply", r.label())
 	}
 	if y.Reply != nil {
 		var err error
 		if r.reply, err = compile(*y.Reply, r.last, r.prompt); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", r.label(), err)
 		}
 	}
 	return r, nil
+}
+
+// label is the rule's name in errors.
+func (r *rule) label() string {
+	if r.name == "otherwise" || strings.HasPrefix(r.name, "rule ") {
+		return r.name
+	}
+	return fmt.Sprintf("rule %q", r.name)
 }
 
 func (r *rule) style(y styleYAML) {

@@ -318,7 +318,7 @@ func TestEngineLog(t *testing.T) {
 	assert.Equal(t, w.ids, first.SampledIDs)
 	require.Len(t, first.Logprobs, len(w.logprobs))
 	assert.Equal(t, w.logprobs[1], *first.Logprobs[1])
-	assert.Equal(t, Record{Session: "s-1", Model: "m", Rule: `rule "r"`, PromptIDs: first.PromptIDs, SampledIDs: w.ids,
+	assert.Equal(t, Record{Session: "s-1", Model: "m", Rule: "r", PromptIDs: first.PromptIDs, SampledIDs: w.ids,
 		Logprobs: first.Logprobs, Text: "abc<|im_end|>", Finish: "stop"}, first)
 	assert.Equal(t, "a", second.Text)
 	assert.Equal(t, "cancelled", second.Finish)
