@@ -121,7 +121,7 @@ func (c cache) describe(digest string, all []component.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(description{all}, "", "  ")
+	data, err := json.Marshal(description{all})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/doc"
 	"github.com/penstock-dev/penstock/sdk/schema"
 )
 
@@ -41,7 +42,7 @@ func (w *wasm) instantiate(ctx context.Context) (*guest, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), initTimeout)
 	defer cancel()
-	ctx = context.WithValue(ctx, invocationKey{}, &invocation{logged: w.logged})
+	ctx = context.WithValue(ctx, invocationKey{}, &invocation{in: doc.NewReader(nil), logged: w.logged})
 	var err error
 	if g.module, err = w.runtime.InstantiateModule(ctx, w.compiled, config); err != nil {
 		return nil, g.failure("start", err)
@@ -67,7 +68,7 @@ func (g *guest) run(ctx context.Context, method string, in []byte) ([]byte, erro
 		return nil, &Error{Plugin: g.wasm.key, Method: method, Reason: TooLarge,
 			Message: fmt.Sprintf("a request of %d bytes is over the limit of %d", len(in), g.wasm.limits.In)}
 	}
-	i := &invocation{in: in, limit: g.wasm.limits.Out, logged: g.wasm.logged}
+	i := &invocation{in: doc.NewReader(in), limit: g.wasm.limits.Out, logged: g.wasm.logged}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.wasm.limits.Timeout)
 	defer cancel()
 	var stack [1]uint64

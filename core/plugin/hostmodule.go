@@ -14,7 +14,7 @@ import (
 
 // invocation is what the imports of a module act on during one call.
 type invocation struct {
-	in     doc.Bytes
+	in     *doc.Reader
 	out    []byte
 	err    []byte
 	limit  int64 // of out
@@ -86,12 +86,12 @@ func provide(ctx context.Context, r wazero.Runtime, withNow bool) error {
 }
 
 func inputLen(ctx context.Context, _ api.Module, stack []uint64) {
-	stack[0] = uint64(uint32(len(invoked(ctx).in)))
+	stack[0] = uint64(uint32(len(invoked(ctx).in.Bytes())))
 }
 
 // inputRead(ptr, offset, n) copies from the request.
 func inputRead(ctx context.Context, m api.Module, stack []uint64) {
-	in := invoked(ctx).in
+	in := invoked(ctx).in.Bytes()
 	offset, n := min(int(uint32(stack[1])), len(in)), int(uint32(stack[2]))
 	part := in[offset:min(offset+n, len(in))]
 	if !m.Memory().Write(uint32(stack[0]), part) {

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	maxLine = 64 << 10 // longer lines are cut
-	maxTail = 4 << 10
+	maxLine  = 64 << 10 // longer lines are cut
+	maxTail  = 4 << 10
+	maxCause = 1500 // bytes of it in an error
 )
 
 // lineLog makes log entries of what a plugin writes. A line that slog's JSON
@@ -27,6 +28,7 @@ type lineLog struct {
 	mu      sync.Mutex
 	part    []byte
 	last    []byte
+	cause   []byte // of a panic, from its first line
 	panics  bool
 	second  time.Time
 	count   int
@@ -66,23 +68,32 @@ func (l *lineLog) keep(p []byte) {
 }
 
 // tail is the end of what the plugin wrote; of a Go panic it is the message
-// and where it came from.
+// and where it came from, however much followed.
 func (l *lineLog) tail() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	text := strings.TrimSpace(string(l.last))
-	for _, mark := range []string{"panic: ", "fatal error: "} {
-		if i := strings.LastIndex(text, "\n"+mark); i >= 0 {
-			text = text[i+1:]
-		}
+	if l.panics {
+		return strings.TrimSpace(string(l.cause))
 	}
-	if len(text) > 1500 {
-		text = text[:1500] + "..."
+	text := l.last
+	if over := len(text) - maxCause; over > 0 {
+		text = text[over:]
 	}
-	return text
+	return strings.TrimSpace(strings.ToValidUTF8(string(text), ""))
+}
+
+// note remembers a line of a panic.
+func (l *lineLog) note(line []byte) {
+	if !l.panics && (bytes.HasPrefix(line, []byte("panic: ")) || bytes.HasPrefix(line, []byte("fatal error: "))) {
+		l.panics = true
+	}
+	if l.panics && len(l.cause)+len(line) < maxCause {
+		l.cause = append(append(l.cause, line...), '\n')
+	}
 }
 
 func (l *lineLog) emit(line []byte) {
+	l.note(line)
 	if len(bytes.TrimSpace(line)) == 0 || !l.allow() {
 		return
 	}
@@ -91,15 +102,11 @@ func (l *lineLog) emit(line []byte) {
 			return
 		}
 	}
-	text := string(line)
-	if strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ") {
-		l.panics = true
-	}
 	level := slog.LevelInfo
 	if l.panics {
 		level = slog.LevelError
 	}
-	l.log.Log(context.Background(), level, text)
+	l.log.Log(context.Background(), level, string(line))
 }
 
 // at logs one line at a level, unless the line itself says its level.

@@ -214,8 +214,11 @@ func (p *process) fail(method string, reason Reason, err error) *Error {
 // explain makes an Error of a gRPC status. One that says that the program is
 // gone ends what is left of it.
 func (p *process) explain(ctx context.Context, run *running, method string, err error) error {
-	if cause := ctx.Err(); cause != nil && errors.Is(cause, context.Canceled) {
+	switch cause := ctx.Err(); {
+	case errors.Is(cause, context.Canceled):
 		return p.fail(method, Cancelled, cause)
+	case errors.Is(cause, context.DeadlineExceeded):
+		return p.fail(method, Timeout, fmt.Errorf("the call took too long: %w", cause))
 	}
 	text := status.Convert(err).Message()
 	switch status.Code(err) {
@@ -223,8 +226,8 @@ func (p *process) explain(ctx context.Context, run *running, method string, err 
 		tail := p.drop(run)
 		return &Error{Plugin: p.key, Method: method, Reason: Unavailable, Tail: tail, Retryable: true,
 			Message: "the plugin process died during the call (" + run.exit() + ")"}
-	case codes.DeadlineExceeded:
-		return &Error{Plugin: p.key, Method: method, Reason: Timeout, Message: "the call took too long", Cause: context.DeadlineExceeded}
+	case codes.DeadlineExceeded: // the deadline that went along with the call
+		return p.fail(method, Timeout, fmt.Errorf("the call took too long: %w", context.DeadlineExceeded))
 	case codes.ResourceExhausted:
 		return &Error{Plugin: p.key, Method: method, Reason: TooLarge, Message: text}
 	case codes.Unimplemented:

@@ -30,7 +30,7 @@ const (
 	startTimeout = 10 * time.Second
 	openTimeout  = 30 * time.Second
 	closeTimeout = 50 * time.Millisecond
-	maxSocketDir = 60 // bytes; the path of a socket may have 108
+	maxSocketDir = 45 // bytes; with what go-plugin adds, a socket's path may have 107
 )
 
 // running is one life of a plugin process.

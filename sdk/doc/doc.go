@@ -97,6 +97,10 @@ func (o Object) Decode(key string, v any) error {
 // Each calls f with each item of the array at key until f returns false.
 func (o Object) Each(key string, f func(Object) bool) {
 	base := o.pointer(key)
+	if b, ok := o.doc.(Bytes); ok {
+		b.each(base, func(item Bytes) bool { return f(Object{item, ""}) })
+		return
+	}
 	for i := 0; ; i++ {
 		item := Object{o.doc, base + "/" + strconv.Itoa(i)}
 		if !item.Has("") || !f(item) {

@@ -52,7 +52,7 @@ func Main() {
 		GRPCServer: func(o []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(o, grpc.MaxRecvMsgSize(proto.MaxMessage), grpc.MaxSendMsgSize(proto.MaxMessage))...)
 		},
-		Logger: hclog.NewNullLogger(),
+		Logger: hclog.New(&hclog.LoggerOptions{Name: "serve", Level: hclog.Error, Output: os.Stderr}),
 	})
 }
 

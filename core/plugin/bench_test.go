@@ -1,0 +1,78 @@
+package plugin
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/doc"
+	"github.com/penstock-dev/penstock/sdk/format"
+	"github.com/penstock-dev/penstock/sdk/judger"
+)
+
+// BenchmarkJudge judges a rollout of 250 KB, of which two fields are read.
+func BenchmarkJudge(b *testing.B) {
+	message := `{"role":"assistant","parts":[{"type":"text","text":"` + strings.Repeat("all work and no play \\n", 40) + `"}]}`
+	d := doc.Bytes(`{"input":{},"task":{"id":"t1","answer":"4"},"rollout":{"id":"t1~0","final_text":"4","messages":[` +
+		strings.TrimSuffix(strings.Repeat(message+",", 270), ",") + `]}}`)
+	bench := func(name string, load func(testing.TB) *Registry, judge string) {
+		b.Run(name, func(b *testing.B) {
+			j := open(b, load(b), judge)
+			b.SetBytes(int64(len(d)))
+			for b.Loop() {
+				_, err := j.Judge(context.Background(), judger.NewRequest(d))
+				require.NoError(b, err)
+			}
+		})
+	}
+	for name, load := range transports(component.Judger, "tame") {
+		bench(name, load, "tame")
+	}
+	bench("smallest wasm", func(b testing.TB) *Registry {
+		r, _ := load(b, Source{Key: "judger/smallest", Wasm: wat(b, "exact")})
+		return r
+	}, "smallest")
+}
+
+// BenchmarkFeed feeds a reply in chunks of 16 bytes; one operation is a chunk.
+func BenchmarkFeed(b *testing.B) {
+	for name, load := range transports(component.Format, "letters") {
+		b.Run(name, func(b *testing.B) {
+			f, err := load(b).Format(context.Background(), "letters", nil)
+			require.NoError(b, err)
+			p, err := f.Open(context.Background(), &format.ParseOptions{})
+			require.NoError(b, err)
+			defer p.Close()
+			var events []format.Event
+			for b.Loop() {
+				events = p.Feed(events[:0], []byte("sixteen letters."))
+			}
+			require.NoError(b, p.Err())
+		})
+	}
+}
+
+// BenchmarkStart loads a plugin whose description and code are cached, and
+// makes its first call.
+func BenchmarkStart(b *testing.B) {
+	for _, name := range []string{Process, Wasm} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				r := New(Options{CacheDir: zooBuilt.cache})
+				s := Source{Key: "judger/tame"}
+				if name == Wasm {
+					s.Wasm = zooBuilt.wasm
+				} else {
+					s.Process = []string{zooBuilt.process}
+				}
+				require.NoError(b, r.Add(context.Background(), s))
+				_, err := open(b, r, "tame").Judge(context.Background(), judgeRequest(`{"rollout":{"final_text":"skip"}}`))
+				require.NoError(b, err)
+				require.NoError(b, r.Close(context.Background()))
+			}
+		})
+	}
+}

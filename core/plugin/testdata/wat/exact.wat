@@ -1,0 +1,26 @@
+;; The smallest judger: no describe, no config. It compares two fields.
+(module
+  (import "penstock_v1" "field_read" (func $field (param i32 i32 i32 i32) (result i32)))
+  (import "penstock_v1" "output_write" (func $out (param i32 i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "/rollout/final_text")
+  (data (i32.const 32) "/task/answer")
+  (data (i32.const 64) "{\"reward\":1}")
+  (data (i32.const 80) "{\"reward\":0}")
+  (func (export "penstock_v1") (result i32) (i32.const 0))
+  (func (export "judge") (result i32)
+    (local $n i32) (local $m i32) (local $i i32)
+    (local.set $n (call $field (i32.const 0) (i32.const 19) (i32.const 1024) (i32.const 1024)))
+    (local.set $m (call $field (i32.const 32) (i32.const 12) (i32.const 4096) (i32.const 1024)))
+    (if (i32.or (i32.ne (local.get $n) (local.get $m)) (i32.gt_s (local.get $n) (i32.const 1024)))
+      (then (call $out (i32.const 80) (i32.const 12)) (return (i32.const 0))))
+    (block $done
+      (loop $next
+        (br_if $done (i32.ge_s (local.get $i) (local.get $n)))
+        (if (i32.ne (i32.load8_u (i32.add (i32.const 1024) (local.get $i)))
+                    (i32.load8_u (i32.add (i32.const 4096) (local.get $i))))
+          (then (call $out (i32.const 80) (i32.const 12)) (return (i32.const 0))))
+        (local.set $i (i32.add (local.get $i) (i32.const 1)))
+        (br $next)))
+    (call $out (i32.const 64) (i32.const 12))
+    (i32.const 0)))
