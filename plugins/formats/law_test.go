@@ -103,7 +103,7 @@ func TestRenderLaw(t *testing.T) {
 			w := writer{rand.New(rand.NewPCG(7, 11))}
 			stable, unstable := 0, 0
 			for range 400 {
-				think := len(reasoningMarkers(f)) > 0 && w.IntN(2) == 0
+				think := reasons(f) && (opens(t, f) || w.IntN(2) == 0)
 				c := w.conversation(think)
 				if think {
 					on := true
@@ -118,9 +118,9 @@ func TestRenderLaw(t *testing.T) {
 					} else {
 						unstable++
 					}
-				}
-				if t.Failed() {
-					return
+					if t.Failed() {
+						return
+					}
 				}
 			}
 			assert.Greater(t, stable, 200)
@@ -129,14 +129,14 @@ func TestRenderLaw(t *testing.T) {
 	}
 }
 
-func reasoningMarkers(f format.Format) []string {
-	var out []string
-	for _, m := range f.Markers() {
-		if strings.Contains(strings.ToLower(m), "think") {
-			out = append(out, m)
-		}
-	}
-	return out
+// opens reports whether the prompt opens reasoning by itself. Each turn has
+// some then.
+func opens(t *testing.T, f format.Format) bool {
+	t.Helper()
+	c := &chat.Conversation{Messages: []chat.Message{{Role: chat.User, Parts: []chat.Part{{Type: chat.Text, Text: "q"}}}}}
+	r, err := f.Render(t.Context(), &format.RenderRequest{Chat: c})
+	require.NoError(t, err)
+	return r.State.ReasoningOpen
 }
 
 // checkLaw reports whether turn k is stable.
@@ -154,8 +154,8 @@ func checkLaw(t *testing.T, f format.Format, c *chat.Conversation, k int) bool {
 		return false
 	}
 	prompt, prefix, suffix := format.Text(whole.Segments), format.Text(before.Segments), format.Text(tail.Segments)
-	if !assert.True(t, strings.HasPrefix(prompt, prefix), "prompt up to message %d\n%q\nis no prefix of\n%q", k, prefix, prompt) ||
-		!assert.True(t, strings.HasSuffix(prompt, suffix), "tail of message %d\n%q\nis no suffix of\n%q", k, suffix, prompt) {
+	if !assert.True(t, strings.HasPrefix(prompt, prefix), "prompt up to message %d: %s", k, fork(prompt, prefix)) ||
+		!assert.True(t, strings.HasSuffix(prompt, suffix), "tail of message %d\n%q\nis no suffix of\n...%q", k, suffix, prompt[max(0, len(prompt)-len(suffix)-40):]) {
 		return false
 	}
 	if !assert.GreaterOrEqual(t, len(prompt), len(prefix)+len(suffix)) {
@@ -236,4 +236,13 @@ func TestTailOfNoAssistant(t *testing.T) {
 		_, err := open(t, "hermes").Tail(t.Context(), &format.RenderRequest{Chat: c}, k, format.EndedStop)
 		assert.ErrorContains(t, err, "is no assistant's")
 	}
+}
+
+// fork shows where two texts part.
+func fork(a, b string) string {
+	i := 0
+	for i < min(len(a), len(b)) && a[i] == b[i] {
+		i++
+	}
+	return fmt.Sprintf("after %q come %q and %q", a[max(0, i-60):i], a[i:min(len(a), i+60)], b[i:min(len(b), i+60)])
 }

@@ -153,7 +153,7 @@ func newTaggedGrammar(s *TaggedSpec, g *grammar) *taggedGrammar {
 	t := &taggedGrammar{
 		open: newTag(s.Open), param: newTag(s.Param),
 		close: []byte(s.Close), paramClose: []byte(s.ParamClose),
-		trim: s.Trim == "newline", first: s.End == "first", attr: s.StringAttr,
+		trim: s.Trim == "newline" || s.Trim == "pair", pair: s.Trim == "pair", first: s.End == "first", attr: s.StringAttr,
 	}
 	t.lead = t.paramClose[0]
 	if !t.first {

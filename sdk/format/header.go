@@ -92,9 +92,9 @@ func (p *parser) setHeader(text []byte) bool {
 	}
 	name := string(bytes.TrimSpace(text))
 	if h.index != "" {
-		p.head.id = name
-		if k := strings.LastIndex(name, h.index); k > 0 && strings.Trim(name[k+len(h.index):], "0123456789") == "" {
-			name = name[:k]
+		k := strings.LastIndex(name, h.index)
+		if k > 0 && k+len(h.index) < len(name) && strings.Trim(name[k+len(h.index):], "0123456789") == "" {
+			p.head.id, name = name, name[:k]
 		}
 	}
 	name = strings.TrimPrefix(name, h.prefix)

@@ -98,7 +98,10 @@ func (r *renderer) run(c *chat.Conversation, k int, ended Ended) (*Rendered, err
 	}
 	open := r.spec.OpenReasoning
 	out.State.ReasoningOpen = open != "" && strings.HasSuffix(Text(w.segments[from:]), open)
-	if k >= 0 {
+	if k >= 0 && ended == EndedStop && r.spec.Stop == "" {
+		out.Unstable = w.cutStop(r.stops)
+	}
+	if k >= 0 && out.Unstable == "" {
 		out.Unstable = v.unstable(k, out.State.ReasoningOpen)
 	}
 	out.Segments = w.segments
@@ -127,8 +130,9 @@ type view struct {
 
 	r       *renderer
 	c       *chat.Conversation
-	leading int // leading system messages
-	query   int // index of the last real message of a user, -1: none
+	leading int               // leading system messages
+	query   int               // index of the last real message of a user, -1: none
+	ids     map[string]string // native ids by the client's, of formats that have them
 }
 
 // toolView is a tool as templates see it.
@@ -196,7 +200,36 @@ func newView(r *renderer, c *chat.Conversation) *view {
 	}
 	v.Think, v.NoThink = thinks == "on", thinks == "off"
 	v.query = lastQuery(c.Messages)
+	if r.nativeID {
+		v.ids = nativeIDs(c.Messages)
+	}
 	return v
+}
+
+// nativeIDs maps the ids of calls to what the model expects. An id that the
+// model wrote stays; one from elsewhere becomes functions.NAME:INDEX, the index
+// counting the calls of the conversation.
+func nativeIDs(messages []chat.Message) map[string]string {
+	ids := map[string]string{}
+	n := 0
+	for _, m := range messages {
+		for _, p := range chat.Calls(m.Parts) {
+			ids[p.ID] = p.ID
+			if i := strings.LastIndexByte(p.ID, ':'); i < 1 || i+1 == len(p.ID) || strings.Trim(p.ID[i+1:], "0123456789") != "" {
+				ids[p.ID] = fmt.Sprintf("functions.%s:%d", p.Name, n)
+			}
+			n++
+		}
+	}
+	return ids
+}
+
+// id is the id that is written for the client's.
+func (v *view) id(client string) string {
+	if id, ok := v.ids[client]; ok {
+		return id
+	}
+	return client
 }
 
 // lastQuery is the index of the last message that a user wrote, -1 when there
@@ -309,7 +342,7 @@ func (v *view) writeAssistant(w *segmentWriter, i int) error {
 		view.Reasoning = joinReasoning(m.Parts)
 	}
 	for n, p := range chat.Calls(m.Parts) {
-		call := callView{ID: p.ID, Name: p.Name, First: n == 0, Index: v.Calls}
+		call := callView{ID: v.id(p.ID), Name: p.Name, First: n == 0, Index: v.Calls}
 		v.Calls++
 		call.Args, call.Raw = arguments(p)
 		call.Params = call.Args.members
@@ -354,7 +387,7 @@ func (v *view) writeResults(w *segmentWriter, i int) error {
 				return fmt.Errorf("format %s: the tool result in message %d has an image, which this format can't render", v.r.name, i)
 			}
 		}
-		results = append(results, messageView{Text: resultText(p), Name: v.resultName(p, i), ID: p.ID})
+		results = append(results, messageView{Text: resultText(p), Name: v.resultName(p, i), ID: v.id(p.ID)})
 	}
 	if len(results) == 0 {
 		results = []messageView{{Text: joinText(all[i].Parts, "\n")}}

@@ -60,8 +60,8 @@ type TaggedSpec struct {
 	Close      string `yaml:"close"`
 	Param      string `yaml:"param"`
 	ParamClose string `yaml:"param_close"`
-	// Trim is "newline", one newline at each edge of a value is markup, or
-	// "none".
+	// Trim is "newline", one newline at each edge of a value is markup, "pair",
+	// the one at its end only where there is one at its start, or "none".
 	Trim string `yaml:"trim"`
 	// End is where a value ends: "lookahead", at a closing tag that structure
 	// follows, or "first", at the first closing tag.

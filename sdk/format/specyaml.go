@@ -224,7 +224,7 @@ func (d *specDecoder) checkTagged(t *TaggedSpec, need func(bool, string, ...stri
 	need(strings.Contains(t.Open, "{name}"), "tagged.open needs {name}", append(at, "open")...)
 	need(strings.Contains(t.Param, "{name}"), "tagged.param needs {name}", append(at, "param")...)
 	need(t.ParamClose != "", "tagged needs param_close", at...)
-	oneOf(t.Trim, []string{"", "none", "newline"}, append(at, "trim")...)
+	oneOf(t.Trim, []string{"", "none", "newline", "pair"}, append(at, "trim")...)
 	oneOf(t.End, []string{"", "lookahead", "first"}, append(at, "end")...)
 }
 

@@ -9,7 +9,7 @@ type taggedGrammar struct {
 	closeStem         []byte // paramClose without its last byte, for broken ones
 	lead              byte   // the first byte of all of them
 	second            [256]bool
-	trim, first       bool
+	trim, pair, first bool
 	attr              string
 }
 

@@ -23,6 +23,7 @@ type valueState struct {
 	mode  valueMode
 	stack []byte
 	run   int  // where a run of closing tags began that may be the end; -1: none
+	trim  bool // a newline at its end is markup
 	body  bool // the arguments were one JSON body
 }
 
@@ -39,8 +40,10 @@ func (p *parser) stepValueStart() bool {
 		if len(b) == 0 && !p.final || len(b) == 1 && b[0] == '\r' && !p.final {
 			return false
 		}
-		p.pos += newline(b)
+		n := newline(b)
+		p.pos += n
 		p.scan = p.pos
+		p.val.trim = n > 0 || !p.g.tagged.pair
 	}
 	p.val.run = -1
 	p.call.item = p.pos
@@ -261,7 +264,7 @@ func (p *parser) emitValue(end int) {
 	if p.val.mode == valueBuffered || end <= p.pos {
 		return
 	}
-	if p.g.tagged.trim {
+	if p.val.trim {
 		if e := trimNewline(p.buf, p.pos, end); e < end {
 			end = e
 		} else if p.buf[end-1] == '\r' && end == p.limit && !p.final {
@@ -291,7 +294,7 @@ func maybeNull(b []byte) bool {
 func (p *parser) endValue(end, next int) {
 	v := &p.val
 	v.run = -1
-	if p.g.tagged.trim {
+	if v.trim {
 		end = trimNewline(p.buf, p.pos, end)
 	}
 	raw := p.buf[p.pos:max(end, p.pos)]

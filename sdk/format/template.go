@@ -146,3 +146,20 @@ func (w *segmentWriter) add(s string, kind SegmentKind) {
 	}
 	w.segments = append(w.segments, Segment{Text: s, Kind: kind, Message: w.message})
 }
+
+// cutStop takes the stop marker off the front, where the marker that opens the
+// next turn is what ended the last one. It says so when another one does.
+func (w *segmentWriter) cutStop(stops []string) string {
+	if len(w.segments) > 0 && w.segments[0].Kind == Markup {
+		for _, s := range stops {
+			if rest, ok := strings.CutPrefix(w.segments[0].Text, s); ok {
+				w.segments[0].Text = rest
+				if rest == "" {
+					w.segments = w.segments[1:]
+				}
+				return ""
+			}
+		}
+	}
+	return "turn_end_changed"
+}
