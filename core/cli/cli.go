@@ -63,8 +63,12 @@ func (a *App) Main(ctx context.Context, args []string) int {
 	}
 	code := exitUsage // what cobra itself returns is bad usage
 	var exit *exitError
-	if errors.As(err, &exit) {
+	var program interface{ ExitCode() int } // of the programs under dev
+	switch {
+	case errors.As(err, &exit):
 		code = exit.code
+	case errors.As(err, &program):
+		code = program.ExitCode()
 	}
 	if text := err.Error(); text != "" {
 		var found pipeline.Diagnostics
@@ -101,7 +105,7 @@ func (a *App) openLog(level string) error {
 		return &exitError{exitUsage, fmt.Errorf("--log-level: %q is none of debug, info, warn, error", level)}
 	}
 	if isTerminal(a.Stderr) {
-		a.log = slog.New(tint.NewHandler(a.Stderr, &tint.Options{Level: l, TimeFormat: "15:04:05"}))
+		a.log = slog.New(tint.NewTextHandler(a.Stderr, &tint.Options{Level: l, TimeFormat: "15:04:05"}))
 	} else {
 		a.log = slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: l}))
 	}
