@@ -1,11 +1,16 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -83,3 +88,50 @@ type nothing struct{}
 func (nothing) PutSession(context.Context, *trace.Session) error { return nil }
 func (nothing) PutCall(context.Context, *trace.Call) error       { return nil }
 func (nothing) SetDelivered(context.Context, string) error       { return nil }
+
+// BenchmarkSessions is many sessions at once, each streaming one call after
+// the other into the real store.
+func BenchmarkSessions(b *testing.B) {
+	const sessions = 1000
+	st, err := trace.Open(filepath.Join(b.TempDir(), "penstock.db"), trace.StoreOptions{})
+	require.NoError(b, err)
+	b.Cleanup(func() { st.Close() })
+	list := reply100()
+	e := &engine{reply: func(ctx context.Context, r *upstream.Request) (upstream.Stream, error) {
+		return &chunks{list: list}, nil
+	}}
+	g := start(b, e, func(o *gateway.Options, m *gateway.Model) { o.Calls = st })
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: sessions}}
+	defer client.CloseIdleConnections()
+	open := make([]*gateway.Session, sessions)
+	for i := range open {
+		open[i] = g.session(b)
+	}
+	body := ask("hello", true, addTool)
+	var next, failed atomic.Int64
+	var all sync.WaitGroup
+	b.ResetTimer()
+	for _, s := range open {
+		all.Go(func() {
+			for next.Add(1) <= int64(b.N) {
+				res, err := client.Do(request(b, s, body))
+				if err != nil {
+					failed.Add(1)
+					continue
+				}
+				got, err := io.ReadAll(res.Body)
+				res.Body.Close()
+				if err != nil || !bytes.HasSuffix(got, []byte("message_stop\"}\n\n")) {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.StopTimer()
+	require.Zero(b, failed.Load())
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	b.ReportMetric(float64(mem.Sys)/(1<<20), "sys-MiB")
+	b.ReportMetric(float64(runtime.NumGoroutine()), "goroutines")
+}

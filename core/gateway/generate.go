@@ -115,8 +115,10 @@ func (g *generation) read(stream upstream.Stream, head *chat.Reply) *failure {
 		if err := g.feed(chunk.Text); err != nil {
 			return fail(trace.CallError, wire.Internal, "%v", err)
 		}
-		if err := g.c.out.deltas(g.served.take()); err != nil {
-			return fail(trace.CallError, wire.Internal, "write the reply: %v", err)
+		if !chunk.More {
+			if err := g.c.out.deltas(g.served.take()); err != nil {
+				return fail(trace.CallError, wire.Internal, "write the reply: %v", err)
+			}
 		}
 		if chunk.Finish != (upstream.Finish{}) {
 			g.last = chunk
@@ -354,6 +356,8 @@ type serving struct {
 	stream    bool // deltas are wanted
 	holdCalls bool // until complete, as a hook may change them
 	holdReply bool // whole, for the same reason
+	single    bool // the client takes one call in a reply
+	calls     int
 	parts     []chat.Part
 	deltas    []chat.Delta
 	args      bool // arguments of the open call went out
@@ -364,6 +368,7 @@ func newServing(c *call) *serving {
 		c: c, stream: c.req.Stream,
 		holdCalls: len(c.m.changing(hook.ToolCall)) > 0,
 		holdReply: len(c.m.changing(hook.Reply)) > 0,
+		single:    c.conv.ToolChoice != nil && c.conv.ToolChoice.DisableParallel,
 	}
 }
 
@@ -375,8 +380,11 @@ func (s *serving) take() []chat.Delta {
 }
 
 func (s *serving) held(p *chat.Part) bool {
-	return !s.stream || s.holdReply || s.holdCalls && p.Type == chat.ToolCall
+	return !s.stream || s.holdReply || p.Type == chat.ToolCall && (s.holdCalls || s.surplus())
 }
+
+// surplus says that the reply has all the calls that the client takes.
+func (s *serving) surplus() bool { return s.single && s.calls > 0 }
 
 func (s *serving) opened(p *chat.Part) {
 	s.args = false
@@ -403,10 +411,16 @@ func (s *serving) ended(p *chat.Part) {
 	held := s.held(p)
 	part := *p
 	if p.Type == chat.ToolCall {
+		if s.surplus() {
+			s.c.leaveOut(p)
+			return
+		}
 		if !held && !s.args {
 			s.add(chat.Delta{Type: chat.DeltaCallArgs, Text: argumentsText(p)})
 		}
-		part = s.c.hookCall(p)
+		if part = s.c.hookCall(p); part.Type == chat.ToolCall {
+			s.calls++
+		}
 	}
 	if held && s.stream && !s.holdReply {
 		s.whole(&part)

@@ -272,6 +272,16 @@ func (c *call) hookCall(p *chat.Part) chat.Part {
 	return served
 }
 
+// leaveOut records a call that the client, which takes one at a time, doesn't
+// get.
+func (c *call) leaveOut(p *chat.Part) {
+	before, _ := chat.Marshal(toolCall{p.ID, p.Name, p.Arguments, p.ArgumentsRaw})
+	c.rec.Edits = append(c.rec.Edits, trace.Edit{
+		Hook: "tool_choice", Point: string(hook.ToolCall), Action: string(hook.Deny),
+		Before: before, Reason: "the client takes one call in a reply",
+	})
+}
+
 // observeCall shows a served call to those who watch.
 func (c *call) observeCall(p *chat.Part) {
 	if !c.m.observed(hook.ToolCall) {

@@ -38,6 +38,9 @@ type Chunk struct {
 	// Finish is set in the last chunk only: why the engine stopped.
 	Finish       Finish
 	StopSequence string
+	// More says that the next chunk is here already, so that one write can
+	// take both to the client. It is set only where Next won't wait for it.
+	More bool
 	// WeightVersion names the weights that sampled these tokens, if known.
 	WeightVersion string
 	// PromptTokens and OutputTokens are the engine's own counts so far, 0 if

@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/wire"
+	"github.com/penstock-dev/penstock/sdk/chat"
+)
+
+// bodyTimeout bounds the reading of one request.
+const bodyTimeout = time.Minute
+
+// decode reads the request.
+func (c *call) decode() *failure {
+	body, e := c.read()
+	if e != nil {
+		c.rec.Body = body
+		return &failure{trace.CallInvalid, e}
+	}
+	req, err := c.parse(body)
+	if err != nil {
+		c.rec.Body = body
+		var refused *wire.Error
+		if !errors.As(err, &refused) {
+			refused = wire.Errorf(wire.Invalid, "%v", err)
+		}
+		return &failure{trace.CallInvalid, refused}
+	}
+	c.req, c.conv = req, &req.Chat
+	c.rec.Stream, c.rec.ModelAsked, c.rec.Unknown = req.Stream, req.Model, req.Unknown
+	c.rec.Envelope, c.rec.Messages = req.Envelope, req.Messages
+	c.rec.Requested = req.Chat.Sampling
+	return c.check()
+}
+
+// check holds a request against what the model and the gateway take.
+func (c *call) check() *failure {
+	ok, note := c.m.accept(c.req.Model)
+	if !ok {
+		return fail(trace.CallInvalid, wire.NotFound, "model: %s (this session serves %s)", c.req.Model, c.m.served())
+	}
+	if note != "" {
+		c.rec.Warnings = append(c.rec.Warnings, trace.Warning{Kind: note})
+	}
+	most := c.g.o.Limits
+	if n := len(c.req.Messages); n > most.Messages {
+		return fail(trace.CallInvalid, wire.TooLarge, "the request has %d messages, more than the limit of %d", n, most.Messages)
+	}
+	if n := len(c.req.Chat.Tools); n > most.Tools {
+		return fail(trace.CallInvalid, wire.TooLarge, "the request has %d tools, more than the limit of %d", n, most.Tools)
+	}
+	if refused := c.req.Refusal(); refused != nil {
+		return &failure{trace.CallInvalid, refused}
+	}
+	if t := c.req.Chat.ToolChoice; t != nil && (t.Mode == chat.ChoiceRequired || t.Mode == chat.ChoiceNamed) {
+		// Nothing here constrains what is sampled, and a reply without the
+		// call would break what the client was promised.
+		return fail(trace.CallInvalid, wire.Invalid, "tool_choice: this model can't be made to call a tool; use auto or none")
+	}
+	return nil
+}
+
+// parse decodes the body, of which only a generation needs all.
+func (c *call) parse(body []byte) (*wire.Request, error) {
+	if c.counting {
+		return c.in.dialect.Dialect.(wire.TokenCounter).DecodeCount(body)
+	}
+	return c.in.dialect.Decode(body)
+}
+
+// read reads the body. What could be read comes with an error too.
+func (c *call) read() ([]byte, *wire.Error) {
+	r := c.in.r
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, wire.Errorf(wire.Invalid, "content type is %q, want application/json", r.Header.Get("Content-Type"))
+	}
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return nil, wire.Errorf(wire.Invalid, "content encoding %q is not supported", enc)
+	}
+	limit := c.g.o.BodyLimit
+	if r.ContentLength > limit {
+		return nil, wire.Errorf(wire.TooLarge, "the request is %d bytes, more than the limit of %d", r.ContentLength, limit)
+	}
+	// A writer without deadlines is a test's recorder, which never blocks.
+	_ = c.out.control.SetReadDeadline(time.Now().Add(bodyTimeout))
+	body := make([]byte, 0, max(r.ContentLength+1, 512))
+	from := http.MaxBytesReader(c.in.w, r.Body, limit)
+	for {
+		n, err := from.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		var large *http.MaxBytesError
+		switch {
+		case err == io.EOF:
+			// A deadline left behind would look like a client that went away.
+			_ = c.out.control.SetReadDeadline(time.Time{})
+			return body, nil
+		case errors.As(err, &large):
+			return nil, wire.Errorf(wire.TooLarge, "the request is more than the limit of %d bytes", limit)
+		case err != nil:
+			return body, wire.Errorf(wire.Invalid, "the request could not be read: %v", err)
+		}
+		if len(body) == cap(body) {
+			body = slices.Grow(body, len(body))
+		}
+	}
+}
+
+// headersToKeep are the headers that a record has: none that may hold a
+// credential, and none that only concern the connection.
+func headersToKeep(h http.Header, tokens []string) map[string]string {
+	out := make(map[string]string, len(h))
+	for name, values := range h {
+		lower, value := strings.ToLower(name), strings.Join(values, ", ")
+		switch {
+		case lower == "accept", lower == "accept-encoding", lower == "accept-language", lower == "connection", lower == "content-length", strings.HasPrefix(lower, "sec-fetch-"):
+		case secretName(lower):
+		case slices.ContainsFunc(tokens, func(t string) bool { return t != "" && strings.Contains(value, t) }):
+		default:
+			out[lower] = value
+		}
+	}
+	return out
+}
+
+// queryToKeep is the query without what may be a credential.
+func queryToKeep(q url.Values) string {
+	for name := range q {
+		if secretName(strings.ToLower(name)) {
+			q.Del(name)
+		}
+	}
+	return q.Encode()
+}
+
+func secretName(name string) bool {
+	for _, word := range []string{"auth", "key", "token", "secret", "cookie", "password", "credential", "signature"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
