@@ -77,7 +77,7 @@ func TestConvertWritesARowALineAndRefusesFatalOnes(t *testing.T) {
 	for _, l := range lines {
 		assert.True(t, json.Valid([]byte(l)))
 	}
-	assert.Equal(t, `{"row":"b","fatal":["broken"]}`+"\n", out.files["refused.jsonl"].String())
+	assert.Equal(t, `{"row":"b","why":["broken"]}`+"\n", out.files["refused.jsonl"].String())
 	assert.Equal(t, []string{"b: broken"}, out.refused)
 }
 
