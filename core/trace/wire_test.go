@@ -3,6 +3,7 @@ package trace_test
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/core/wire/anthropic"
+	"github.com/penstock-dev/penstock/core/wire/openaichat"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
 
@@ -18,9 +20,16 @@ func recorded(t *testing.T, name string) *chat.Conversation {
 	t.Helper()
 	b, err := os.ReadFile("testdata/wire/" + name + ".json")
 	require.NoError(t, err)
-	var file struct{ Body json.RawMessage }
+	var file struct {
+		Path string
+		Body json.RawMessage
+	}
 	require.NoError(t, json.Unmarshal(b, &file))
-	r, err := anthropic.New().Decode(file.Body)
+	dialect := anthropic.New()
+	if strings.HasSuffix(file.Path, "/chat/completions") {
+		dialect = openaichat.New()
+	}
+	r, err := dialect.Decode(file.Body)
 	require.NoError(t, err)
 	return &r.Chat
 }
@@ -48,6 +57,13 @@ func TestRecordedSecondTurnLinksToTheFirst(t *testing.T) {
 		{"claude-2.1.197-02", "claude-2.1.197-03"},
 		{"bedrock-03", "bedrock-04"},
 		{"opencode-04", "opencode-05"},
+		{"opencode-chat-02", "opencode-chat-03"},
+		{"pi-chat-01", "pi-chat-02"},
+		{"copilot-chat-01", "copilot-chat-02"},
+		{"qwen-code-01", "qwen-code-02"},
+		{"cline-01", "cline-02"},
+		{"continue-cli-01", "continue-cli-02"},
+		{"kilo-01", "kilo-02"},
 	} {
 		t.Run(pair[0], func(t *testing.T) {
 			first, second := recorded(t, pair[0]), recorded(t, pair[1])
