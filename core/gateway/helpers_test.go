@@ -25,6 +25,10 @@ import (
 
 // TestMain checks that nothing that a test started outlives it.
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(victimDir); dir != "" {
+		victim(dir)
+		return
+	}
 	before := runtime.NumGoroutine()
 	code := m.Run()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"slices"
 
@@ -75,7 +76,7 @@ type verdict struct {
 func (c *call) applyHooks(hooks []*Hook, p hook.Point, subject, tools json.RawMessage, check func(json.RawMessage) error) verdict {
 	v := verdict{value: subject}
 	for _, h := range hooks {
-		result, err := applyHook(c.ctx, h, c.s.event(p, v.value, tools))
+		result, err := applyHook(c.ctx, c.g.log, h, c.s.event(p, v.value, tools))
 		if err == nil && result.Action == hook.Replace {
 			if e := check(result.Value); e != nil {
 				err = fmt.Errorf("hook %s replaces the %s with something else: %w", h.Name, p, e)
@@ -113,10 +114,11 @@ func (c *call) applyHooks(hooks []*Hook, p hook.Point, subject, tools json.RawMe
 }
 
 // applyHook calls one hook; a panic of it is its error.
-func applyHook(ctx context.Context, h *Hook, d doc.Doc) (r hook.Result, err error) {
+func applyHook(ctx context.Context, log *slog.Logger, h *Hook, d doc.Doc) (r hook.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r, err = hook.Result{}, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			log.Error("panic in a hook", "hook", h.Name, "panic", p, "stack", string(debug.Stack()))
+			r, err = hook.Result{}, fmt.Errorf("panic: %v", p)
 		}
 	}()
 	if r, err = h.Hook.Apply(ctx, hook.NewEvent(d)); err != nil {

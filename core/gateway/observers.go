@@ -85,7 +85,7 @@ func (o *observers) queue(w watcher) chan doc.Bytes {
 func (o *observers) run(h *Hook, q chan doc.Bytes) {
 	for event := range q {
 		ctx, cancel := context.WithTimeout(o.ctx, observeTimeout)
-		if _, err := applyHook(ctx, h, event); err != nil {
+		if _, err := applyHook(ctx, o.log, h, event); err != nil {
 			o.log.Warn("observing hook failed", "hook", h.Name, "error", err)
 		}
 		cancel()

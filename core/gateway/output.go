@@ -118,6 +118,7 @@ func (o *output) finish(r *chat.Reply) (bool, error) {
 		return false, err
 	}
 	o.write()
+	o.closed = true // nothing may follow the end
 	return !o.gone(), nil
 }
 
