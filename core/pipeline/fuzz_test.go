@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"unicode/utf8"
 )
 
 // FuzzLoad holds that no file makes the loader panic, that every finding has
@@ -25,12 +24,12 @@ func FuzzLoad(f *testing.F) {
 		o := ParseOptions{Env: func(string) (string, bool) { return "v", true }, Set: []string{set}, Enable: Features}
 		file, err := ParseSource("testdata/diag/fuzz.yaml", []byte(src), o)
 		if file == nil {
-			findings(t, err)
+			findings(t, src, err)
 			return
 		}
 		p, err := file.Check(cat)
 		if err != nil {
-			findings(t, err)
+			findings(t, src, err)
 			return
 		}
 		if !json.Valid(p.Resolved) {
@@ -51,13 +50,15 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-func findings(t *testing.T, err error) {
+func findings(t *testing.T, src string, err error) {
 	ds, ok := err.(Diagnostics)
 	if !ok || ds.Errors() == 0 {
 		t.Fatalf("want Diagnostics with an error, got %v", err)
 	}
+	lines := len(splitLines(src))
 	for _, d := range ds {
-		if d.Message == "" || d.Col > utf8.RuneCountInString(d.Excerpt)+1 && d.Excerpt != "" && d.Excerpt[len(d.Excerpt)-1] > ' ' && d.Line > 0 && d.Col > len(d.Excerpt)+80 {
+		inFile := d.File == "testdata/diag/fuzz.yaml"
+		if d.Message == "" || inFile && (d.Line < 1 || d.Col < 1 || d.Line > lines) {
 			t.Fatalf("a finding out of place: %+v", d)
 		}
 		_ = d.String()

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -43,17 +42,10 @@ const maxSource = 8 << 20
 // at all, the File is returned beside the error; its Check then reports these
 // findings together with its own.
 func Parse(path string, o ParseOptions) (*File, error) {
-	info, err := os.Stat(path)
-	var src []byte
-	switch {
-	case err != nil:
-	case info.IsDir():
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, fileError(path, "it is a folder; give the pipeline file in it")
-	case info.Size() > maxSource:
-		return nil, fileError(path, fmt.Sprintf("it is larger than %d bytes", maxSource))
-	default:
-		src, err = os.ReadFile(path)
 	}
+	src, err := readAtMost(path, maxSource)
 	if err != nil {
 		return nil, fileError(path, pathCause(err).Error())
 	}

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -21,18 +22,46 @@ type source struct {
 
 func (s *source) line(n int) string {
 	if s.lines == nil {
-		s.lines = strings.Split(s.text, "\n")
+		s.lines = splitLines(s.text)
 	}
 	if n < 1 || n > len(s.lines) {
 		return ""
 	}
-	return strings.TrimSuffix(s.lines[n-1], "\r")
+	return s.lines[n-1]
+}
+
+// splitLines splits where YAML sees a line end, so that numbers agree.
+func splitLines(text string) []string {
+	var lines []string
+	from := 0
+	for i, r := range text {
+		switch r {
+		case '\n', '\r', 0x85, 0x2028, 0x2029:
+			if r == '\n' && i > 0 && text[i-1] == '\r' {
+				from = i + 1
+				continue
+			}
+			lines = append(lines, text[from:i])
+			from = i + utf8.RuneLen(r)
+		}
+	}
+	return append(lines, text[from:])
 }
 
 // pos is a place in a source; line and col count from 1, col in characters.
 type pos struct {
 	src       *source
 	line, col int
+}
+
+// inside is p, or the end of the source for a place after it: that is where
+// YAML puts a value that was left out.
+func (p pos) inside() pos {
+	p.src.line(1)
+	if n := len(p.src.lines); p.line > n {
+		return pos{p.src, n, utf8.RuneCountInString(p.src.line(n)) + 1}
+	}
+	return p
 }
 
 // report collects findings.
@@ -49,6 +78,7 @@ const minSecret = 4
 func (r *report) add(sev Severity, p pos, code, hint, message string) {
 	d := Diagnostic{Severity: sev, Code: code, Message: message, Hint: hint}
 	if p.src != nil {
+		p = p.inside()
 		d.File, d.Line, d.Col = p.src.name, p.line, p.col
 		d.Excerpt = strings.TrimRight(p.src.line(p.line), " \t")
 		if p.src.set {

@@ -238,7 +238,7 @@ func (c *check) keysOfKind(n *yaml.Node, s *Stage) {
 	case component.Converter:
 		c.refuse(n, "a converter is written once, at the end of the run", "idle", "budget", "retry", "output")
 	}
-	if s.Kind != component.Judger {
+	if g := c.f.get(n, "scope"); s.Kind != component.Judger && g != nil && g.Value == "group" {
 		c.refuse(n, "only a judger sees a group", "scope")
 	}
 }

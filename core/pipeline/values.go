@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"regexp"
@@ -147,21 +148,25 @@ func (f *File) referenced(kind, name string) (value, hint string, err error) {
 		}
 		return v, "", nil
 	}
-	path := f.abs(name)
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return "", "", fmt.Errorf("the file of ${file:%s} can't be read: %w", name, pathCause(err))
-	case info.IsDir():
-		return "", "", fmt.Errorf("${file:%s} is a folder", name)
-	case info.Size() > maxSecret:
-		return "", "", fmt.Errorf("the file of ${file:%s} is larger than %d bytes", name, maxSecret)
-	}
-	b, err := os.ReadFile(path)
+	b, err := readAtMost(f.abs(name), maxSecret)
 	if err != nil {
 		return "", "", fmt.Errorf("the file of ${file:%s} can't be read: %w", name, pathCause(err))
 	}
 	return strings.TrimRight(string(b), "\r\n"), "", nil
+}
+
+// readAtMost reads a file, or a pipe, of a bounded size.
+func readAtMost(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // it was only read
+	b, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("it is larger than %d bytes", most)
+	}
+	return b, err
 }
 
 // pathCause is what went wrong with a file, without its path.
