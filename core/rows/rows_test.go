@@ -364,3 +364,42 @@ func TestNoTokenIsTrainedTwice(t *testing.T) {
 		assert.Equal(t, 1, n, "token %d", id)
 	}
 }
+
+// Faults 20, 21 and 25 of the first system: keys in every sample, the ids of
+// all other segments in each, and the first turn's prompt for all.
+func TestFaults20And21And25RowsHoldOnlyTheirOwn(t *testing.T) {
+	w := newWorld(t)
+	var parent *trace.Call
+	for i := range 40 {
+		prompt := slices.Repeat([]int32{int32(5000 + i)}, 50)
+		parent = w.call("main", parent, prompt, []int32{int32(9000 + i)}, func(c *trace.Call) {
+			c.Extends, c.Fork = false, "edited_history"
+			c.Headers = map[string]string{"authorization": "canary"}
+		})
+	}
+	rows := w.rows()
+	require.Len(t, rows, 40)
+	for i, r := range rows {
+		b, err := json.Marshal(r)
+		require.NoError(t, err)
+		assert.NotContains(t, string(b), "canary")
+		assert.Less(t, len(b), 3000)
+		assert.Equal(t, int32(5000+i), r.InputIDs[0])
+	}
+}
+
+// Fault 22: one empty record fails the rollout. Fault 23: the policy version
+// is not carried. Fault 24: side calls are trained as if they were main.
+func TestFaults22To24EmptyRecordsVersionsAndSideCalls(t *testing.T) {
+	w := newWorld(t)
+	w.call("side", nil, []int32{1}, nil)
+	w.call("side", nil, []int32{1}, []int32{2}, func(c *trace.Call) { c.Weights = "step-7" })
+	rows := w.rows()
+	require.Len(t, rows, 1)
+	assert.Equal(t, []string{"step-7"}, rows[0].WeightVersions)
+	assert.Equal(t, "main", rows[0].LineageKind, "all that a session without tools has")
+	w.call("main", nil, []int32{3}, []int32{4})
+	rows = w.rows()
+	require.Len(t, rows, 2)
+	assert.Equal(t, "side", rows[0].LineageKind)
+}

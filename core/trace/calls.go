@@ -78,7 +78,7 @@ func (s *Store) calls(ctx context.Context, session string) ([]*Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &restorer{ctx: ctx, store: s, blobs: map[key][]byte{}, calls: map[string]*restored{}}
+	r := newRestorer(ctx, s)
 	all := make([]*restored, 0, len(rows))
 	for _, row := range rows {
 		v, err := r.call(row.id, row.base, row.body)

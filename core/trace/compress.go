@@ -67,8 +67,7 @@ func (s *Store) packCall(c *Call, base *entry) (*packed, error) {
 	meta.Body, meta.Envelope, meta.Messages = nil, nil, nil
 	meta.Prompt, meta.PromptIDs, meta.SampledIDs, meta.Logprobs = "", nil, nil, nil
 
-	e.messages = p.messages(c.Messages)
-	p.hashes(secMessages, e.messages, from.messages)
+	p.messages(c.Messages, e, from)
 	if c.Chat != nil {
 		rest := *c.Chat
 		rest.Messages, rest.Tools = nil, nil
@@ -124,18 +123,22 @@ func (p *packer) raw(b []byte) key {
 	return k
 }
 
-func (p *packer) messages(list []json.RawMessage) []key {
-	keys := make([]key, len(list))
+// messages writes the messages as received.
+func (p *packer) messages(list []json.RawMessage, e, from *entry) {
+	e.messages = make([]key, len(list))
 	for i, m := range list {
-		keys[i] = p.raw(m)
+		e.messages[i] = sha256.Sum256(m)
 	}
-	return keys
+	for i := p.hashes(secMessages, e.messages, from.messages); i < len(list); i++ {
+		p.blob(e.messages[i], func() ([]byte, error) { return list[i], nil }) // never fails
+	}
 }
 
-// hashes writes a delta of keys.
-func (p *packer) hashes(tag byte, keys, base []key) {
+// hashes writes a delta of keys and returns how many are the base's, whose
+// content is stored.
+func (p *packer) hashes(tag byte, keys, base []key) int {
 	if len(keys) == 0 {
-		return
+		return 0
 	}
 	n := common(keys, base)
 	b := binary.AppendUvarint(nil, uint64(n))
@@ -143,20 +146,21 @@ func (p *packer) hashes(tag byte, keys, base []key) {
 		b = append(b, k[:]...)
 	}
 	p.section(tag, b)
+	return n
 }
 
 // chat writes the messages and the tools of a conversation.
 func (p *packer) chat(c *chat.Conversation, e, from *entry) error {
 	e.chat = make([]key, len(c.Messages))
 	for i := range c.Messages {
-		m := &c.Messages[i]
-		p.buf = appendMessage(p.buf[:0], m)
+		p.buf = appendMessage(p.buf[:0], &c.Messages[i])
 		e.chat[i] = sha256.Sum256(p.buf)
-		if err := p.blob(e.chat[i], func() ([]byte, error) { return encode(m) }); err != nil {
+	}
+	for i := p.hashes(secChat, e.chat, from.chat); i < len(c.Messages); i++ {
+		if err := p.blob(e.chat[i], func() ([]byte, error) { return encode(&c.Messages[i]) }); err != nil {
 			return err
 		}
 	}
-	p.hashes(secChat, e.chat, from.chat)
 	if len(c.Tools) == 0 {
 		return nil
 	}

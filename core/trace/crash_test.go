@@ -100,7 +100,7 @@ func FuzzDamagedCall(f *testing.F) {
 	f.Add(append([]byte{plain}, raw...))
 	f.Add(append([]byte{plain}, bytes.Repeat([]byte{secIDs, 3, 200, 1}, 9)...))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r := &restorer{ctx: context.Background(), store: s, blobs: map[key][]byte{}, calls: map[string]*restored{}}
+		r := newRestorer(context.Background(), s)
 		r.calls["base"] = &restored{call: &Call{Prompt: "abc", Raw: "d"}, ids: []int32{1, 2}, messages: []key{{1}}}
 		for _, base := range []string{"", "base"} {
 			if v, err := r.call("s.3", base, body); err == nil && v.call.ID != "s.3" {

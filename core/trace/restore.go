@@ -13,12 +13,20 @@ import (
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
 
-// restorer rebuilds the calls of a session. It reads each blob once.
+// restorer rebuilds the calls of a session. It reads each blob and decodes
+// each message once, so that calls share them.
 type restorer struct {
-	ctx   context.Context
-	store *Store
-	blobs map[key][]byte
-	calls map[string]*restored
+	ctx      context.Context
+	store    *Store
+	blobs    map[key][]byte
+	messages map[key]chat.Message
+	tools    map[key][]chat.Tool
+	calls    map[string]*restored
+}
+
+func newRestorer(ctx context.Context, s *Store) *restorer {
+	return &restorer{ctx: ctx, store: s, blobs: map[key][]byte{}, messages: map[key]chat.Message{},
+		tools: map[key][]chat.Tool{}, calls: map[string]*restored{}}
 }
 
 // restored is a call with what calls above it begin with.
@@ -154,34 +162,54 @@ func (r *restorer) chat(v, from *restored, sections map[byte][]byte) (err error)
 	c := v.call.Chat
 	c.Messages = make([]chat.Message, len(v.chat))
 	for i, k := range v.chat {
-		b, err := r.blob(k)
-		if err != nil {
-			return err
-		}
-		if err := decode(b, &c.Messages[i]); err != nil {
+		if c.Messages[i], err = r.message(k); err != nil {
 			return err
 		}
 	}
-	s := sections[secTools]
-	if s == nil {
-		return nil
+	if s := sections[secTools]; s != nil {
+		if len(s) != len(key{}) {
+			return errDamaged
+		}
+		c.Tools, err = r.toolset(key(s))
 	}
-	if len(s) != len(key{}) {
-		return errDamaged
+	return err
+}
+
+func (r *restorer) message(k key) (m chat.Message, err error) {
+	m, ok := r.messages[k]
+	if ok {
+		return m, nil
 	}
-	b, err := r.blob(key(s))
+	b, err := r.blob(k)
 	if err != nil {
-		return err
+		return m, err
 	}
-	var tools []storedTool
-	if err := decode(b, &tools); err != nil {
-		return err
+	if err := decode(b, &m); err != nil {
+		return m, err
 	}
-	for _, t := range tools {
-		t.Tool.Raw = t.Raw
-		c.Tools = append(c.Tools, t.Tool)
+	r.messages[k] = m
+	return m, nil
+}
+
+func (r *restorer) toolset(k key) ([]chat.Tool, error) {
+	if tools, ok := r.tools[k]; ok {
+		return tools, nil
 	}
-	return nil
+	b, err := r.blob(k)
+	if err != nil {
+		return nil, err
+	}
+	var stored []storedTool
+	if err := decode(b, &stored); err != nil {
+		return nil, err
+	}
+	tools := make([]chat.Tool, len(stored))
+	for i, t := range stored {
+		tools[i] = t.Tool
+		tools[i].Raw = t.Raw
+	}
+	r.tools[k] = tools
+	return tools, nil
 }
 
 // blob returns stored content. It must not be changed.

@@ -66,9 +66,12 @@ func (s *Store) PutSession(ctx context.Context, x *Session) error {
 // Sessions returns the sessions of a rollout in the order in which they were
 // opened; those of all rollouts if it is "".
 func (s *Store) Sessions(ctx context.Context, rollout string) ([]*Session, error) {
-	out, err := query(ctx, s.readers, scan[Session],
-		"SELECT body FROM sessions WHERE rollout = ?1 OR ?1 = '' ORDER BY rowid", rollout)
-	return out, describe(err, "read the sessions of %s", rollout)
+	where, args := "", []any(nil)
+	if rollout != "" {
+		where, args = "WHERE rollout = ? ", []any{rollout}
+	}
+	out, err := query(ctx, s.readers, scan[Session], "SELECT body FROM sessions "+where+"ORDER BY rowid", args...)
+	return out, describe(err, "read the sessions of rollout %q", rollout)
 }
 
 // PutRollout adds a rollout or replaces its state.
