@@ -212,7 +212,7 @@ func (p *parser) afterItem(i int) bool {
 			p.finish(p.call.end)
 			p.pos = p.call.end
 			p.text.solid = p.pos
-			p.call.mark, p.call.resume = next, next+1
+			p.call.mark, p.call.resume = i, next+1
 			return true
 		case part:
 			return false

@@ -53,13 +53,18 @@ func randomID() string {
 	return "call_" + hex.EncodeToString(b[:])
 }
 
+const alnum = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
 // alnumID is nine letters and digits.
 func alnumID() string {
-	const digits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	var b [9]byte
 	rand.Read(b[:])
+	return alnumOf(b)
+}
+
+func alnumOf(b [9]byte) string {
 	for i, c := range b {
-		b[i] = digits[int(c)%len(digits)]
+		b[i] = alnum[int(c)%len(alnum)]
 	}
 	return string(b[:])
 }

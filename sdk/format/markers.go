@@ -242,7 +242,7 @@ func (t *tag) name(b []byte, i int, m *tagMatch) (int, match) {
 	if i == len(b) {
 		return i, part
 	}
-	if m.name = bytes.TrimSpace(b[start:i]); len(m.name) == 0 {
+	if m.name = bytes.TrimSpace(b[start:i]); len(m.name) == 0 || t.inline && bytes.ContainsAny(m.name, "{}[]()\"'`,;=&") {
 		return i, bad
 	}
 	if quote != 0 {

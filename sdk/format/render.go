@@ -2,7 +2,9 @@ package format
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -14,7 +16,7 @@ type renderer struct {
 	name      string
 	spec      *RenderSpec
 	stops     []string
-	nativeID  bool
+	ids       string // the scheme of call ids
 	templates *template.Template
 }
 
@@ -29,7 +31,7 @@ const (
 )
 
 func newRenderer(s *Spec) (*renderer, error) {
-	r := &renderer{name: s.Name, spec: s.Render, stops: s.Stops, nativeID: s.IDs == "header"}
+	r := &renderer{name: s.Name, spec: s.Render, stops: s.Stops, ids: s.IDs}
 	r.templates = template.New(s.Name).Funcs(templateFuncs)
 	pieces := map[string]string{
 		pieceHead: s.Render.Head, pieceSystem: s.Render.System, pieceUser: s.Render.User,
@@ -83,7 +85,7 @@ func (r *renderer) run(c *chat.Conversation, k int, ended Ended) (*Rendered, err
 		w.add(r.spec.After, Markup)
 	}
 	for _, m := range c.Messages[:first] {
-		v.Calls += len(chat.Calls(m.Parts))
+		v.calls += len(chat.Calls(m.Parts))
 	}
 	for i := first; i < len(c.Messages); i++ {
 		if err := v.writeMessage(w, i); err != nil {
@@ -93,6 +95,7 @@ func (r *renderer) run(c *chat.Conversation, k int, ended Ended) (*Rendered, err
 	out := &Rendered{Stops: r.stops}
 	w.message = -1
 	from := len(w.segments)
+	v.standAt(len(c.Messages))
 	if err := r.execute(w, pieceGenerate, v); err != nil {
 		return nil, err
 	}
@@ -115,24 +118,28 @@ func (r *renderer) execute(w *segmentWriter, piece string, data any) error {
 	return nil
 }
 
-// view is a conversation as the templates of head and generate see it.
+// view is a conversation as all templates see it.
 type view struct {
 	// System is the text of the leading system messages, HasSystem whether
 	// there are any.
 	System    sourced
 	HasSystem bool
-	Tools     []toolView
 	// Think and NoThink say whether reasoning is wanted; neither is set where
 	// the model decides.
 	Think, NoThink bool
-	// Calls counts the calls before the message that is written.
-	Calls int
+	// AfterUser and AfterTool say what the message before is, or for the turn
+	// to write, the last one.
+	AfterUser, AfterTool bool
 
 	r       *renderer
 	c       *chat.Conversation
+	calls   int               // before the message that is written
 	leading int               // leading system messages
+	first   int               // index of the first message of a user
 	query   int               // index of the last real message of a user, -1: none
 	ids     map[string]string // native ids by the client's, of formats that have them
+	tools   []toolView
+	read    bool // tools are there
 }
 
 // toolView is a tool as templates see it.
@@ -144,8 +151,10 @@ type toolView struct {
 	Function, Definition Value
 }
 
-// messageView is a message, or one result of a tool, as templates see it.
+// messageView is a message, or one result of a tool, as templates see it,
+// besides the view of the conversation.
 type messageView struct {
+	*view
 	Text      string
 	Reasoning string
 	// Keep says that reasoning of this message is rendered.
@@ -153,13 +162,13 @@ type messageView struct {
 	Calls []callView
 	// First and Last say that the neighbours are no tool results.
 	First, Last bool
-	// LastTurn says that it is the last message of a user, or comes after it.
-	LastTurn bool
+	// FirstTurn says that it is the first message of a user; LastTurn that it
+	// is the last one, or comes after it.
+	FirstTurn, LastTurn bool
 	// Name, ID and Index are those of a result: of its tool, of its call, and
 	// its place among the results of its run.
-	Name, ID       string
-	Index          int
-	Think, NoThink bool
+	Name, ID string
+	Index    int
 }
 
 // callView is a call as templates see it.
@@ -200,16 +209,20 @@ func newView(r *renderer, c *chat.Conversation) *view {
 	}
 	v.Think, v.NoThink = thinks == "on", thinks == "off"
 	v.query = lastQuery(c.Messages)
-	if r.nativeID {
-		v.ids = nativeIDs(c.Messages)
+	v.first = slices.IndexFunc(c.Messages, func(m chat.Message) bool { return m.Role == chat.User })
+	switch r.ids {
+	case "header":
+		v.ids = headerIDs(c.Messages)
+	case "alnum9":
+		v.ids = alnumIDs(c.Messages)
 	}
 	return v
 }
 
-// nativeIDs maps the ids of calls to what the model expects. An id that the
+// headerIDs maps the ids of calls to what the model expects. An id that the
 // model wrote stays; one from elsewhere becomes functions.NAME:INDEX, the index
 // counting the calls of the conversation.
-func nativeIDs(messages []chat.Message) map[string]string {
+func headerIDs(messages []chat.Message) map[string]string {
 	ids := map[string]string{}
 	n := 0
 	for _, m := range messages {
@@ -219,6 +232,22 @@ func nativeIDs(messages []chat.Message) map[string]string {
 				ids[p.ID] = fmt.Sprintf("functions.%s:%d", p.Name, n)
 			}
 			n++
+		}
+	}
+	return ids
+}
+
+// alnumIDs maps the ids of calls to nine letters and digits, by a hash where
+// they are something else.
+func alnumIDs(messages []chat.Message) map[string]string {
+	ids := map[string]string{}
+	for _, m := range messages {
+		for _, p := range chat.Calls(m.Parts) {
+			ids[p.ID] = p.ID
+			if len(p.ID) != 9 || strings.Trim(p.ID, alnum) != "" {
+				sum := sha256.Sum256([]byte(p.ID))
+				ids[p.ID] = alnumOf([9]byte(sum[:9]))
+			}
 		}
 	}
 	return ids
@@ -262,6 +291,9 @@ func (r *renderer) keeps(i, query int) bool {
 // unstable says why what was sampled for message k isn't what is rendered now:
 // reasoning that was in the prompt, or in what was sampled, is dropped.
 func (v *view) unstable(k int, opened bool) string {
+	if v.r.spec.MovesWithQuery && v.query > k {
+		return "template_moved"
+	}
 	before := lastQuery(v.c.Messages[:k])
 	for i := before + 1; i <= k; i++ {
 		m := v.c.Messages[i]
@@ -275,18 +307,36 @@ func (v *view) unstable(k int, opened bool) string {
 	return ""
 }
 
-func (v *view) writeHead(w *segmentWriter) error {
+// Tools are the tools on offer, read when a template first asks for them.
+func (v *view) Tools() ([]toolView, error) {
+	if v.read {
+		return v.tools, nil
+	}
 	for _, t := range v.c.Tools {
 		if t.Type != "" && t.Type != "function" {
-			return fmt.Errorf("format %s: tool %q has type %q, which only its provider can run", v.r.name, t.Name, t.Type)
+			return nil, fmt.Errorf("tool %q has type %q, which only its provider can run", t.Name, t.Type)
 		}
 		tool, err := viewTool(t)
 		if err != nil {
-			return fmt.Errorf("format %s: %w", v.r.name, err)
+			return nil, err
 		}
-		v.Tools = append(v.Tools, tool)
+		v.tools = append(v.tools, tool)
+	}
+	v.read = true
+	return v.tools, nil
+}
+
+func (v *view) writeHead(w *segmentWriter) error {
+	if _, err := v.Tools(); err != nil {
+		return fmt.Errorf("format %s: %w", v.r.name, err)
 	}
 	return v.r.execute(w, pieceHead, v)
+}
+
+// standAt makes the view that of a piece written after the first i messages.
+func (v *view) standAt(i int) {
+	v.AfterUser = i > 0 && v.c.Messages[i-1].Role == chat.User
+	v.AfterTool = i > 0 && v.c.Messages[i-1].Role == chat.ToolRole
 }
 
 func viewTool(t chat.Tool) (toolView, error) {
@@ -314,6 +364,7 @@ func stringValue(s string) Value { return Value{kind: kindString, text: s} }
 func (v *view) writeMessage(w *segmentWriter, i int) error {
 	m := v.c.Messages[i]
 	w.message = i
+	v.standAt(i)
 	for _, p := range m.Parts {
 		if p.Type == chat.Image {
 			return fmt.Errorf("format %s: message %d has an image, which this format can't render", v.r.name, i)
@@ -321,9 +372,9 @@ func (v *view) writeMessage(w *segmentWriter, i int) error {
 	}
 	switch m.Role {
 	case chat.System:
-		return v.r.execute(w, pieceSystem, messageView{Text: joinText(m.Parts, "\n\n"), Think: v.Think, NoThink: v.NoThink})
+		return v.r.execute(w, pieceSystem, messageView{view: v, Text: joinText(m.Parts, "\n\n")})
 	case chat.User:
-		return v.r.execute(w, pieceUser, messageView{Text: joinText(m.Parts, "\n"), LastTurn: i == v.query, Think: v.Think, NoThink: v.NoThink})
+		return v.r.execute(w, pieceUser, messageView{view: v, Text: joinText(m.Parts, "\n"), FirstTurn: i == v.first, LastTurn: i == v.query})
 	case chat.Assistant:
 		return v.writeAssistant(w, i)
 	case chat.ToolRole:
@@ -335,15 +386,14 @@ func (v *view) writeMessage(w *segmentWriter, i int) error {
 func (v *view) writeAssistant(w *segmentWriter, i int) error {
 	m := v.c.Messages[i]
 	view := messageView{
-		Text: joinText(m.Parts, ""), Keep: v.r.keeps(i, v.query), LastTurn: i > v.query,
-		Think: v.Think, NoThink: v.NoThink,
+		view: v, Text: joinText(m.Parts, ""), Keep: v.r.keeps(i, v.query), LastTurn: i > v.query,
 	}
 	if view.Keep {
 		view.Reasoning = joinReasoning(m.Parts)
 	}
 	for n, p := range chat.Calls(m.Parts) {
-		call := callView{ID: v.id(p.ID), Name: p.Name, First: n == 0, Index: v.Calls}
-		v.Calls++
+		call := callView{ID: v.id(p.ID), Name: p.Name, First: n == 0, Index: v.calls}
+		v.calls++
 		call.Args, call.Raw = arguments(p)
 		call.Params = call.Args.members
 		view.Calls = append(view.Calls, call)
@@ -387,10 +437,10 @@ func (v *view) writeResults(w *segmentWriter, i int) error {
 				return fmt.Errorf("format %s: the tool result in message %d has an image, which this format can't render", v.r.name, i)
 			}
 		}
-		results = append(results, messageView{Text: resultText(p), Name: v.resultName(p, i), ID: v.id(p.ID)})
+		results = append(results, messageView{view: v, Text: resultText(p), Name: v.resultName(p, i), ID: v.id(p.ID)})
 	}
 	if len(results) == 0 {
-		results = []messageView{{Text: joinText(all[i].Parts, "\n")}}
+		results = []messageView{{view: v, Text: joinText(all[i].Parts, "\n")}}
 	}
 	index := 0
 	for j := i - 1; j >= 0 && all[j].Role == chat.ToolRole; j-- {
@@ -399,7 +449,7 @@ func (v *view) writeResults(w *segmentWriter, i int) error {
 	for n, m := range results {
 		m.First = n == 0 && (i == 0 || all[i-1].Role != chat.ToolRole)
 		m.Last = n == len(results)-1 && (i+1 == len(all) || all[i+1].Role != chat.ToolRole)
-		m.Index, m.Think, m.NoThink = index+n, v.Think, v.NoThink
+		m.Index = index + n
 		if err := v.r.execute(w, pieceTool, m); err != nil {
 			return err
 		}

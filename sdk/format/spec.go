@@ -115,6 +115,9 @@ type RenderSpec struct {
 	// Keep says which reasoning of the history is rendered: "all", "none", or
 	// "last_query", that of the turns after the last message of a user.
 	Keep string `yaml:"keep"`
+	// MovesWithQuery says that something, such as the tools, stands at the last
+	// message of a user, so that a new one changes what came before.
+	MovesWithQuery bool `yaml:"moves_with_query"`
 	// Head is written first: the leading system message and the tools.
 	Head string `yaml:"head"`
 	// System, User, Assistant and Tool write a message. Assistant ends before

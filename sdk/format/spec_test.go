@@ -35,7 +35,7 @@ func TestSpecErrors(t *testing.T) {
 		"name: x\nname: y\nrender: {user: a, assistant: b, generate: c}":          `f.yaml:2:1: "name" is given twice, first in line 1`,
 		"name: x\ncalls:\n\topen: a\n":                                            "this line starts with a tab",
 		"name: x\nrender: {user: a, assistant: b, generate: c, keep: al}":         `f.yaml:2:52: render.keep is "al", want one of`,
-		"name: x\nrender: {user: a}":                                              "f.yaml:2:9: render needs user, assistant and generate",
+		"name: x\nrender: {user: a}":                                              "f.yaml:2:9: render needs user and assistant",
 		"name: x":                                                                 "a format needs render",
 		"name: x\ncalls: {open: a}\nrender: {user: a, assistant: b, generate: c}": "f.yaml:2:8: calls need a grammar",
 		"name: x\ncalls: {json: {name: n, arguments: a}}\nrender: {user: a, assistant: b, generate: c}":                                 "calls need open, or bare",

@@ -212,7 +212,7 @@ func (d *specDecoder) check(s *Spec, root *yaml.Node) {
 	if r := s.Render; r != nil {
 		oneOf(r.Thinking, []string{"", "on", "off"}, "render", "thinking")
 		oneOf(r.Keep, []string{"", "all", "none", "last_query"}, "render", "keep")
-		need(r.User != "" && r.Assistant != "" && r.Generate != "", "render needs user, assistant and generate", "render")
+		need(r.User != "" && r.Assistant != "", "render needs user and assistant", "render")
 	}
 }
 
