@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/penstock-dev/penstock/core/agent/sandbox"
+	"github.com/penstock-dev/penstock/core/agent/shim"
 )
 
 // The ways in which the processes of a run are held together.
 const (
-	IsolationPIDNS = "pidns" // new process and mount namespaces
-	IsolationWalk  = "walk"  // a subreaper that walks its descendants
+	IsolationPIDNS = shim.PIDNS // new process and mount namespaces
+	IsolationWalk  = shim.Walk  // a subreaper that walks its descendants
 )
 
 // Sizes and times that hold unless a Spec says otherwise.

@@ -1,7 +1,7 @@
 // Package agent starts agent programs and ends them: every process that a
 // program started is dead before Run returns, however it tried to get away.
 //
-// A program runs under a shim, which is this same binary (see ShimMain). The
+// A program runs under a shim, which is this same binary (see package shim). The
 // shim holds a pipe from the host: when the host dies, even by kill -9, all is
 // killed at once. Where the machine allows it a second shim is process 1 of
 // new process and mount namespaces, so that the kernel itself keeps the

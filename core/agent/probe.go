@@ -17,10 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/penstock-dev/penstock/core/agent/sandbox"
+	"github.com/penstock-dev/penstock/core/agent/shim"
 )
 
-// argEscape makes the shim a program that tries to get out of its sandbox.
-const argEscape = "--escape"
+// ShimMain is what main runs, first of all, for a binary whose first argument
+// is shim.Arg; it ends with what it returns. Most of the time package shim has
+// come before it.
+func ShimMain(args []string) int {
+	if len(args) > 0 && args[0] == shim.ArgEscape {
+		return escape(args[1:])
+	}
+	return shim.Main(args)
+}
 
 // Sandbox returns the sandbox of a name after it has held against a program
 // that tries to get out. For sandbox.Auto it is the strongest that does; any
@@ -99,7 +107,7 @@ func (r *Runner) probeSandbox(ctx context.Context, s sandbox.Sandbox) (*escapes,
 		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
 	port, _ := strconv.Atoi(ports[0])
-	argv := append(append([]string(nil), r.shim...), argEscape, out, ports[0], ports[1], strconv.Itoa(os.Getpid()))
+	argv := append(append([]string(nil), r.shim...), shim.ArgEscape, out, ports[0], ports[1], strconv.Itoa(os.Getpid()))
 	e, err := r.Run(ctx, Spec{
 		Argv: argv, Dir: in, Timeout: 20 * time.Second, Grace: time.Second, Env: []string{"PATH=/usr/bin:/bin", "TMPDIR=" + in},
 		Sandbox: s, Policy: sandbox.Policy{Ports: []int{port}},

@@ -3,7 +3,6 @@ package agent
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/penstock-dev/penstock/core/agent/sandbox"
+	"github.com/penstock-dev/penstock/core/agent/shim"
 )
 
 // How long the host waits for a shim that should be done: first it closes its
@@ -60,13 +60,13 @@ type run struct {
 	reportPipe     *os.File
 	stdout, stderr *output
 	temp           string
-	reports        chan report
+	reports        chan shim.Report
 	input          chan struct{} // closed when the writer of stdin has ended
 
 	ended  bool // the program itself
 	asked  bool // to end
 	gone   bool
-	failed *startFault
+	failed *shim.Report
 	pid    int
 }
 
@@ -87,10 +87,10 @@ func (p *run) start(r *Runner) (err error) {
 	}
 	args := slices.Clone(r.shim[1:])
 	if r.walk {
-		args = append(args, argWalk)
+		args = append(args, shim.ArgWalk)
 	}
 	if p.temp != "" {
-		args = append(args, argTemp+p.temp)
+		args = append(args, shim.ArgTemp+p.temp)
 	}
 	p.cmd = shimCommand(r.shim[0], args, p.theirs)
 	if err := p.cmd.Start(); err != nil {
@@ -102,17 +102,17 @@ func (p *run) start(r *Runner) (err error) {
 	if grace == 0 {
 		grace = DefaultGrace
 	}
-	o := &order{
+	o := &shim.Order{
 		Path: command.Path, Argv: command.Argv, Rules: command.Rules, Dir: p.spec.Dir, Grace: max(grace, 0), Env: env,
 	}
-	p.reports, p.input = make(chan report, 8), make(chan struct{})
+	p.reports, p.input = make(chan shim.Report, 8), make(chan struct{})
 	go p.readReports()
 	go p.stdout.read()
 	go p.stderr.read()
 	go p.writeStdin()
 	// A shim that doesn't read its order says why, or ends, and wait sees it.
 	_ = p.orders.SetWriteDeadline(time.Now().Add(orderTimeout))
-	_, _ = p.orders.Write(o.encode())
+	_, _ = p.orders.Write(o.Encode())
 	return nil
 }
 
@@ -201,8 +201,7 @@ func (p *run) readReports() {
 	defer close(p.reports)
 	lines := bufio.NewScanner(p.reportPipe)
 	for lines.Scan() {
-		var got report
-		if json.Unmarshal(lines.Bytes(), &got) == nil {
+		if got, err := shim.ParseReport(lines.Text()); err == nil {
 			p.reports <- got
 		}
 	}
@@ -228,7 +227,7 @@ func (p *run) wait(ctx context.Context) (*Exit, error) {
 	cancelled := ctx.Done()
 	step := 0
 	for open := true; open; {
-		var got report
+		var got shim.Report
 		select {
 		case got, open = <-p.reports:
 			if p.take(got) {
@@ -258,24 +257,21 @@ func (p *run) wait(ctx context.Context) (*Exit, error) {
 }
 
 // take notes a report. It is true for the one that the program has ended.
-func (p *run) take(got report) bool {
-	switch {
-	case got.Isolation != "":
-		p.exit.Isolation, p.exit.Started = got.Isolation, time.Now()
-		if got.Note != "" {
-			p.log.Debug("agent without namespaces", "reason", got.Note)
-		}
-	case got.Note != "":
-		p.log.Debug("agent without namespaces", "reason", got.Note)
-	case got.Pid != 0:
-		p.pid = got.Pid
-	case got.Failed != nil:
-		p.failed = got.Failed
-	case got.Ended != nil:
+func (p *run) take(got shim.Report) bool {
+	switch got.Kind {
+	case shim.Isolated:
+		p.exit.Isolation, p.exit.Started = got.Text, time.Now()
+	case shim.Noted:
+		p.log.Debug("agent without namespaces", "reason", got.Text)
+	case shim.Started:
+		p.pid = got.Number
+	case shim.Failed:
+		p.failed = &got
+	case shim.Ended:
 		p.ended = true
-		p.exit.Code, p.exit.Signal, p.exit.Ended = got.Ended.Code, got.Ended.Signal, time.Now()
+		p.exit.Code, p.exit.Signal, p.exit.Ended = got.Number, got.Text, time.Now()
 		return true
-	case got.Gone:
+	case shim.Gone:
 		p.gone = true
 	}
 	return false
@@ -289,7 +285,7 @@ func (p *run) askToEnd() bool {
 	}
 	p.asked = true
 	_ = p.orders.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = p.orders.Write([]byte{requestEnd})
+	_, _ = p.orders.Write([]byte{shim.RequestEnd})
 	return true
 }
 
@@ -308,8 +304,8 @@ func (p *run) end() (*Exit, error) {
 	<-p.input
 	e.Lost = !p.gone || (!p.ended && p.failed == nil)
 	if p.failed != nil {
-		if p.failed.Errno != 0 {
-			return nil, explain(p.spec.Argv[0], p.path, syscall.Errno(p.failed.Errno))
+		if p.failed.Number != 0 {
+			return nil, explain(p.spec.Argv[0], p.path, syscall.Errno(p.failed.Number))
 		}
 		return nil, &StartError{Argv0: p.spec.Argv[0], Path: p.path, Reason: Failed, Err: errors.New(p.failed.Text)}
 	}
@@ -329,9 +325,9 @@ func (p *run) killSession() {
 	if p.exit.Isolation != IsolationWalk || p.pid == 0 {
 		return
 	}
-	for _, q := range processes() {
-		if q.session == p.pid {
-			q.signal(unix.SIGKILL)
+	for _, q := range shim.Processes() {
+		if q.Session == p.pid {
+			q.Signal(unix.SIGKILL)
 		}
 	}
 }
@@ -381,7 +377,7 @@ func (r *Runner) probeIsolation() string {
 		return IsolationWalk
 	}
 	defer reports.Close()
-	cmd := shimCommand(r.shim[0], append(slices.Clone(r.shim[1:]), argProbe), []*os.File{null, null, null, orders, theirs})
+	cmd := shimCommand(r.shim[0], append(slices.Clone(r.shim[1:]), shim.ArgProbe), []*os.File{null, null, null, orders, theirs})
 	if err := cmd.Start(); err != nil {
 		theirs.Close()
 		return IsolationWalk
@@ -391,9 +387,8 @@ func (r *Runner) probeIsolation() string {
 	found := IsolationWalk
 	lines := bufio.NewScanner(reports)
 	for lines.Scan() {
-		var got report
-		if json.Unmarshal(lines.Bytes(), &got) == nil && got.Isolation != "" {
-			found = got.Isolation
+		if got, err := shim.ParseReport(lines.Text()); err == nil && got.Kind == shim.Isolated {
+			found = got.Text
 		}
 	}
 	_ = cmd.Process.Kill()

@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-dev/penstock/core/agent/shim"
 )
 
 // runner makes a Runner whose shim is the test binary.
@@ -81,10 +83,10 @@ func printed(text string) func(*Exit) bool {
 // alive lists the processes whose command line holds the token.
 func alive(token string) []string {
 	var found []string
-	for _, p := range processes() {
-		line, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/cmdline")
-		if p.pid != os.Getpid() && bytes.Contains(line, []byte(token)) {
-			found = append(found, fmt.Sprint(p.pid, " ", string(bytes.ReplaceAll(line, []byte{0}, []byte{' '}))))
+	for _, p := range shim.Processes() {
+		line, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cmdline")
+		if p.PID != os.Getpid() && bytes.Contains(line, []byte(token)) {
+			found = append(found, fmt.Sprint(p.PID, " ", string(bytes.ReplaceAll(line, []byte{0}, []byte{' '}))))
 		}
 	}
 	return found
@@ -401,9 +403,9 @@ func TestLostShim(t *testing.T) {
 			for !exists(ready) {
 				time.Sleep(5 * time.Millisecond)
 			}
-			for _, p := range processes() { // the shim, which is this process's child
-				if p.parent == os.Getpid() {
-					p.signal(unix.SIGKILL)
+			for _, p := range shim.Processes() { // the shim, which is this process's child
+				if p.Parent == os.Getpid() {
+					p.Signal(unix.SIGKILL)
 				}
 			}
 		}()
@@ -431,14 +433,14 @@ func TestStoppedShimIsGivenUp(t *testing.T) {
 		for !exists(ready) {
 			time.Sleep(5 * time.Millisecond)
 		}
-		tree := map[int]process{}
-		for _, p := range processes() {
-			tree[p.pid] = p
+		tree := map[int]shim.Process{}
+		for _, p := range shim.Processes() {
+			tree[p.PID] = p
 		}
 		for _, p := range tree {
-			line, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/cmdline")
-			if bytes.Contains(line, []byte(ready)) && p.parent != os.Getpid() {
-				tree[p.parent].signal(unix.SIGSTOP)
+			line, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cmdline")
+			if bytes.Contains(line, []byte(ready)) && p.Parent != os.Getpid() {
+				tree[p.Parent].Signal(unix.SIGSTOP)
 			}
 		}
 	}()
@@ -483,9 +485,9 @@ func TestSeed34ManyAtOnceAndNothingLeft(t *testing.T) {
 // children lists the children of this process with their state.
 func children() []string {
 	var found []string
-	for _, p := range processes() {
-		if p.parent == os.Getpid() {
-			stat, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/stat")
+	for _, p := range shim.Processes() {
+		if p.Parent == os.Getpid() {
+			stat, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/stat")
 			found = append(found, string(stat))
 		}
 	}
@@ -531,18 +533,4 @@ func BenchmarkStartToExit(b *testing.B) {
 			}
 		})
 	}
-}
-
-func FuzzReadOrder(f *testing.F) {
-	f.Add((&order{Path: "/bin/x", Dir: "/", Argv: []string{"x", ""}, Env: []string{"A=\xff"}}).encode())
-	f.Add([]byte{0, 0, 0, 1, 0})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		o, err := readOrder(bytes.NewReader(b))
-		if err != nil {
-			return
-		}
-		back, err := readOrder(bytes.NewReader(o.encode()))
-		require.NoError(t, err)
-		require.Equal(t, o, back)
-	})
 }

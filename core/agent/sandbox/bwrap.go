@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+
+	"github.com/penstock-dev/penstock/core/agent/landlock"
 )
 
 const maxBwrapArgs = 9000 // as compiled into it
@@ -18,17 +20,17 @@ func newBwrap() (Sandbox, error) {
 	if err != nil {
 		return nil, errors.New("sandbox bwrap: no program bwrap in PATH; it is in the package bubblewrap")
 	}
-	return &bwrap{path: path, version: abi()}, nil
+	return &bwrap{path: path, version: landlock.ABI()}, nil
 }
 
 func (b *bwrap) Name() string { return Bwrap }
 
 func (b *bwrap) Limits() string {
 	text := "bwrap: files"
-	if b.version >= abiTCP {
+	if b.version >= landlock.ABITCP {
 		text += ", TCP"
 	}
-	if b.version >= abiScopes {
+	if b.version >= landlock.ABIScopes {
 		text += ", signals"
 	}
 	return text
@@ -62,5 +64,5 @@ func (b *bwrap) Command(p Policy, dir, path string, argv []string) (Command, err
 	if len(args) > maxBwrapArgs {
 		return Command{}, fmt.Errorf("sandbox bwrap: %d arguments are more than it takes", len(args))
 	}
-	return Command{Path: b.path, Argv: args, Rules: &Rules{TCP: !p.Network && b.version >= abiTCP, Ports: p.Ports}}, nil
+	return Command{Path: b.path, Argv: args, Rules: &landlock.Rules{TCP: !p.Network && b.version >= landlock.ABITCP, Ports: p.Ports}}, nil
 }

@@ -3,172 +3,46 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/penstock-dev/penstock/core/agent/landlock"
 )
 
-// Rules are what Restrict puts on a thread, and so on what it starts.
-type Rules struct {
-	// Files says that Read and Write are all that may be touched; without it
-	// files are not limited.
-	Files       bool
-	Read, Write []string
-	// TCP says that Ports are all that may be connected to.
-	TCP   bool
-	Ports []int
-}
-
-// The rights by the version of the kernel's interface. The third is the first
-// that stops truncation, the fourth the first with TCP.
-const (
-	readRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
-	allRights  = 0x7fff // up to and with LANDLOCK_ACCESS_FS_TRUNCATE
-	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
-		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-	scopes = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
-
-	abiTruncate = 3
-	abiTCP      = 4
-	abiIoctl    = 5
-	abiScopes   = 6
-
-	rulePort = 2 // LANDLOCK_RULE_NET_PORT
-)
-
-type rulesetAttr struct{ fs, net, scoped uint64 }
-
-type portAttr struct{ allowed, port uint64 }
-
-// abi is the version of the kernel's interface, 0 where there is none.
-func abi() int {
-	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return 0
-	}
-	return int(v)
-}
-
-type landlock struct{ version int }
+type byLandlock struct{ version int }
 
 func newLandlock() (Sandbox, error) {
-	switch v := abi(); {
+	switch v := landlock.ABI(); {
 	case v == 0:
 		return nil, errors.New("sandbox landlock: this kernel has none, or it is switched off (lsm=)")
-	case v < abiTruncate:
+	case v < landlock.ABITruncate:
 		return nil, fmt.Errorf("sandbox landlock: version %d of this kernel's can't keep files from being truncated; 3 is needed (Linux 6.2)", v)
 	default:
-		return &landlock{version: v}, nil
+		return &byLandlock{version: v}, nil
 	}
 }
 
-func (l *landlock) Name() string { return Landlock }
+func (l *byLandlock) Name() string { return Landlock }
 
-func (l *landlock) Limits() string {
+func (l *byLandlock) Limits() string {
 	text := fmt.Sprintf("landlock %d: files", l.version)
-	if l.version >= abiTCP {
+	if l.version >= landlock.ABITCP {
 		text += ", TCP"
 	}
-	if l.version >= abiScopes {
+	if l.version >= landlock.ABIScopes {
 		text += ", signals"
 	}
 	return text
 }
 
-func (l *landlock) Command(p Policy, _, path string, argv []string) (Command, error) {
+func (l *byLandlock) Command(p Policy, _, path string, argv []string) (Command, error) {
 	if err := p.check(); err != nil {
 		return Command{}, err
 	}
-	return Command{Path: path, Argv: argv, Rules: &Rules{
+	return Command{Path: path, Argv: argv, Rules: &landlock.Rules{
 		Files: true,
 		Read:  slices.Concat(existing(systemRead), existing([]string{"/proc", "/sys"}), p.Read),
 		Write: slices.Concat(existing(devices), p.Write),
-		TCP:   !p.Network && l.version >= abiTCP,
+		TCP:   !p.Network && l.version >= landlock.ABITCP,
 		Ports: p.Ports,
 	}}, nil
-}
-
-// Restrict puts rules on the calling thread, for good. What it starts from
-// then on inherits them.
-func (r *Rules) Restrict() error {
-	version := abi()
-	attr := rulesetAttr{}
-	if r.Files {
-		attr.fs = allRights
-		if version >= abiIoctl {
-			attr.fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-		}
-	}
-	if r.TCP {
-		attr.net = unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
-	}
-	if version >= abiScopes {
-		attr.scoped = scopes
-	}
-	if attr == (rulesetAttr{}) {
-		return nil
-	}
-	set, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
-	if errno != 0 {
-		return fmt.Errorf("landlock: make rules: %w", errno)
-	}
-	defer unix.Close(int(set))
-	if err := r.add(int(set), attr); err != nil {
-		return err
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("landlock: %w", err)
-	}
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, set, 0, 0); errno != 0 {
-		return fmt.Errorf("landlock: put rules on: %w", errno)
-	}
-	return nil
-}
-
-func (r *Rules) add(set int, attr rulesetAttr) error {
-	for _, path := range r.Read {
-		if err := addPath(set, path, readRights, attr.fs); err != nil {
-			return err
-		}
-	}
-	for _, path := range r.Write {
-		if err := addPath(set, path, attr.fs, attr.fs); err != nil {
-			return err
-		}
-	}
-	if attr.net == 0 {
-		return nil
-	}
-	for _, port := range r.Ports {
-		rule := portAttr{allowed: unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, port: uint64(port)}
-		_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(set), rulePort, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
-		if errno != 0 {
-			return fmt.Errorf("landlock: allow port %d: %w", port, errno)
-		}
-	}
-	return nil
-}
-
-func addPath(set int, path string, rights, handled uint64) error {
-	if handled == 0 {
-		return nil
-	}
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("landlock: allow %s: %w", path, &fs.PathError{Op: "open", Path: path, Err: err})
-	}
-	defer unix.Close(fd)
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		rights &= fileRights
-	}
-	rule := unix.LandlockPathBeneathAttr{Allowed_access: rights & handled, Parent_fd: int32(fd)}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(set), unix.LANDLOCK_RULE_PATH_BENEATH,
-		uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
-	if errno != 0 {
-		return fmt.Errorf("landlock: allow %s: %w", path, errno)
-	}
-	return nil
 }

@@ -20,6 +20,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/penstock-dev/penstock/core/agent/landlock"
 )
 
 // The names of sandboxes.
@@ -48,7 +50,7 @@ type Policy struct {
 type Command struct {
 	Path  string
 	Argv  []string
-	Rules *Rules // what the shim puts on the program before it starts
+	Rules *landlock.Rules // what the shim puts on the program before it starts
 }
 
 // Sandbox puts a program into its bounds.

@@ -1,44 +1,62 @@
-package agent
+package shim
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// The arguments of ShimMain.
+// Arg is the first argument of a binary that shall be the shim.
+const Arg = "__shim"
+
+// The arguments after it.
 const (
-	argWalk  = "--walk"  // no namespaces
+	ArgWalk  = "--walk"  // no namespaces
+	ArgProbe = "--probe" // say which isolation works, and end
+	ArgTemp  = "--temp=" // a folder to remove at the end
 	argInit  = "--init"  // this is process 1 of the new namespaces
-	argProbe = "--probe" // say which isolation works, and end
-	argTemp  = "--temp=" // a folder to remove at the end
+
+	// ArgEscape, as the first, is not for the shim: package agent tries its
+	// sandboxes with it.
+	ArgEscape = "--escape"
 )
+
+// The ways in which the processes of a run are held together.
+const (
+	PIDNS = "pidns" // new process and mount namespaces
+	Walk  = "walk"  // a subreaper that walks its descendants
+)
+
+// Packages are initialized in the order of their import paths as soon as their
+// own imports are, so this runs before nearly all else that is linked in: a
+// run needs two shims, and what the rest of the binary sets up takes ten times
+// as long as they do.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == Arg && !slices.Contains(os.Args[2:], ArgEscape) {
+		os.Exit(Main(os.Args[2:]))
+	}
+}
 
 // exitNoNamespace says that process 1 could not set up its namespaces and has
 // started nothing.
 const exitNoNamespace = 77
 
-// ShimMain is the shim. The binary's main calls it first of all, before
-// anything is set up, and ends with what it returns.
-func ShimMain(args []string) int {
-	if len(args) > 0 && args[0] == argEscape {
-		return escape(args[1:])
-	}
+// Main is the shim. It returns an exit code.
+func Main(args []string) int {
 	// Capabilities and the signal at the parent's death belong to a thread.
 	runtime.LockOSThread()
 	closeOnExec()
-	keepSignals()
+	setSignals(ignore)
 	s := &shim{orders: os.NewFile(orderFD, "orders"), reports: os.NewFile(reportFD, "reports")}
 	if slices.Contains(args, argInit) {
-		return s.init(slices.Contains(args, argProbe))
+		return s.init(slices.Contains(args, ArgProbe))
 	}
 	return s.outer(args)
 }
@@ -53,25 +71,10 @@ func closeOnExec() {
 	unix.CloseOnExec(orderFD)
 	unix.CloseOnExec(reportFD)
 	for _, e := range entries {
-		var fd int
-		if _, err := fmt.Sscan(e.Name(), &fd); err == nil && fd > 2 {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
 			unix.CloseOnExec(fd)
 		}
 	}
-}
-
-// keepSignals catches what would end the shim: a tool may signal all that it
-// can see, and a terminal its whole group. Caught signals, unlike ignored
-// ones, are at their default again in the program.
-func keepSignals() {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGALRM,
-		unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGXCPU, unix.SIGXFSZ,
-		unix.SIGVTALRM, unix.SIGIO, unix.SIGPWR)
-	go func() {
-		for range c {
-		}
-	}()
 }
 
 type shim struct {
@@ -79,36 +82,33 @@ type shim struct {
 	note            string
 }
 
-func (s *shim) report(r report) {
-	line, err := json.Marshal(r)
-	if err == nil {
-		// The host may be gone; the pipe of orders tells, not this one.
-		_, _ = s.reports.Write(append(line, '\n'))
-	}
+func (s *shim) report(r Report) {
+	// The host may be gone; the pipe of orders tells, not this one.
+	_, _ = s.reports.Write(r.encode())
 }
 
 // outer is the shim outside of the namespaces.
 func (s *shim) outer(args []string) int {
 	for _, a := range args {
-		if dir, ok := strings.CutPrefix(a, argTemp); ok {
+		if dir, ok := strings.CutPrefix(a, ArgTemp); ok {
 			defer os.RemoveAll(dir)
 		}
 	}
-	probe := slices.Contains(args, argProbe)
+	probe := slices.Contains(args, ArgProbe)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		s.report(report{Failed: &startFault{Text: "become a subreaper: " + err.Error()}})
+		s.report(Report{Kind: Failed, Text: "become a subreaper: " + err.Error()})
 		return 1
 	}
 	switch {
-	case !slices.Contains(args, argWalk) && s.inNamespaces(args):
+	case !slices.Contains(args, ArgWalk) && s.inNamespaces(args):
 	case probe:
-		s.report(report{Isolation: IsolationWalk, Note: s.note})
+		s.report(Report{Kind: Isolated, Text: Walk})
 	default:
 		// The program must not write reports through /proc.
 		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-		s.supervise(&walker{self: os.Getpid()}, IsolationWalk)
+		s.supervise(&walker{self: os.Getpid()}, Walk)
 	}
-	s.report(report{Gone: true})
+	s.report(Report{Kind: Gone})
 	return 0
 }
 
@@ -117,8 +117,8 @@ func (s *shim) outer(args []string) int {
 func (s *shim) inNamespaces(args []string) bool {
 	argv := slices.Clone(os.Args[:len(os.Args)-len(args)])
 	argv = append(argv, argInit)
-	if slices.Contains(args, argProbe) {
-		argv = append(argv, argProbe)
+	if slices.Contains(args, ArgProbe) {
+		argv = append(argv, ArgProbe)
 	}
 	pidfd := -1
 	attr := &syscall.SysProcAttr{
@@ -132,7 +132,7 @@ func (s *shim) inNamespaces(args []string) bool {
 		s.note = "root without CAP_SYS_ADMIN"
 		return false
 	}
-	pid, err := syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
+	pid, err := fork("/proc/self/exe", argv, &syscall.ProcAttr{
 		Dir: "/", Env: []string{}, Files: []uintptr{0, 1, 2, orderFD, reportFD}, Sys: attr,
 	})
 	if err != nil {
@@ -195,15 +195,15 @@ func killAtHangUp(pid, pidfd int) {
 // init is process 1 of the new namespaces.
 func (s *shim) init(probe bool) int {
 	if err := mountProc(); err != nil {
-		s.report(report{Note: err.Error()})
+		s.report(Report{Kind: Noted, Text: err.Error()})
 		return exitNoNamespace
 	}
 	if probe {
-		s.report(report{Isolation: IsolationPIDNS})
+		s.report(Report{Kind: Isolated, Text: PIDNS})
 		return 0
 	}
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	s.supervise(namespace{}, IsolationPIDNS)
+	s.supervise(namespace{}, PIDNS)
 	return 0
 }
 

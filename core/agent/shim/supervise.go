@@ -1,9 +1,8 @@
-package agent
+package shim
 
 import (
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"syscall"
 	"time"
@@ -31,34 +30,34 @@ func (namespace) kill() { _ = unix.Kill(-1, unix.SIGKILL) }
 // is the only one that waits for children, so that no number of a child that
 // is still to be signalled can be given to another process.
 func (s *shim) supervise(h holder, isolation string) {
-	changed := make(chan os.Signal, 1)
-	signal.Notify(changed, unix.SIGCHLD)
-	defer signal.Stop(changed)
-
 	o, err := readOrder(s.orders)
 	if err != nil {
-		s.report(report{Failed: &startFault{Text: err.Error()}})
+		s.report(Report{Kind: Failed, Text: err.Error()})
 		return
 	}
-	s.report(report{Isolation: isolation, Note: s.note})
+	if s.note != "" {
+		s.report(Report{Kind: Noted, Text: s.note})
+	}
+	s.report(Report{Kind: Isolated, Text: isolation})
 	pid, err := start(o)
 	if err != nil {
-		fault := &startFault{Text: err.Error()}
+		failed := Report{Kind: Failed, Text: err.Error()}
 		if errno, ok := err.(syscall.Errno); ok {
-			fault.Errno = int(errno)
+			failed.Number = int(errno)
 		}
-		s.report(report{Failed: fault})
+		s.report(failed)
 		return
 	}
 	letGo()
-	s.report(report{Pid: pid})
-	s.watch(h, pid, o.Grace, changed)
+	s.report(Report{Kind: Started, Number: pid})
+	s.watch(h, pid, o.Grace)
 }
 
 // watch follows the program to the end of all its processes.
-func (s *shim) watch(h holder, pid int, grace time.Duration, changed <-chan os.Signal) {
-	requests := make(chan bool)
+func (s *shim) watch(h holder, pid int, grace time.Duration) {
+	requests, changed := make(chan bool), make(chan bool)
 	go s.listen(requests)
+	go childEnds(changed)
 	var killAt, again <-chan time.Time
 	ending := false
 	end := func() {
@@ -97,6 +96,20 @@ func (s *shim) watch(h holder, pid int, grace time.Duration, changed <-chan os.S
 	}
 }
 
+// childEnds tells each time that a child has ended and is to be collected.
+func childEnds(changed chan<- bool) {
+	for {
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil { // no child is left, which reap finds, too
+			return
+		}
+		changed <- true
+	}
+}
+
 // reap collects every child that has ended. Left is false when there is none
 // any more: whoever loses its parent becomes a child of the shim, so then no
 // descendant is left. Ended says that the program itself was among them.
@@ -112,11 +125,11 @@ func (s *shim) reap(pid int) (left, ended bool) {
 			return true, ended
 		case got == pid:
 			ended = true
-			e := &ending{Code: status.ExitStatus()}
+			e := Report{Kind: Ended, Number: status.ExitStatus()}
 			if status.Signaled() {
-				e.Code, e.Signal = -1, signalName(status.Signal())
+				e.Number, e.Text = -1, signalName(status.Signal())
 			}
-			s.report(report{Ended: e})
+			s.report(e)
 		}
 	}
 }
@@ -133,7 +146,7 @@ func (s *shim) listen(requests chan<- bool) {
 	b := make([]byte, 1)
 	for {
 		n, err := s.orders.Read(b)
-		if n > 0 && b[0] == requestEnd {
+		if n > 0 && b[0] == RequestEnd {
 			requests <- true
 		}
 		if err != nil {
@@ -146,7 +159,7 @@ func (s *shim) listen(requests chan<- bool) {
 // start starts the program. Rules of a sandbox are for good, and hold for the
 // thread that they are put on: it is one that does nothing else, and that
 // stays, because the program dies with the thread that started it.
-func start(o *order) (pid int, err error) {
+func start(o *Order) (pid int, err error) {
 	if o.Rules == nil {
 		return startHere(o)
 	}
@@ -171,7 +184,7 @@ func start(o *order) (pid int, err error) {
 
 // startHere starts the program in a session of its own, without the shim's
 // files.
-func startHere(o *order) (pid int, err error) {
+func startHere(o *Order) (pid int, err error) {
 	if os.Geteuid() != 0 {
 		if err := dropAmbient(); err != nil {
 			return 0, fmt.Errorf("drop capabilities: %w", err)
@@ -184,7 +197,7 @@ func startHere(o *order) (pid int, err error) {
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
 	}
 	for wait := time.Millisecond; ; wait *= 2 {
-		pid, err = syscall.ForkExec(o.Path, o.Argv, attr)
+		pid, err = fork(o.Path, o.Argv, attr)
 		// Another process of the host may, for a moment, still hold the file
 		// of a program that was just written.
 		if err != syscall.ETXTBSY || wait > 500*time.Millisecond {

@@ -1,42 +1,41 @@
-package agent
+package shim
 
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/penstock-dev/penstock/core/agent/sandbox"
+	"github.com/penstock-dev/penstock/core/agent/landlock"
 )
 
 // The host and its shim speak over two pipes. The host writes one order, then
-// at most one byte, requestEnd; when the pipe ends, all is killed at once. The
-// shim writes reports, one JSON value a line, and closes its end when none of
-// the program's processes is left.
+// at most one byte, RequestEnd; when the pipe ends, all is killed at once. The
+// shim writes reports, one a line, and closes its end when none of the
+// program's processes is left.
 const (
 	orderFD    = 3
 	reportFD   = 4
-	requestEnd = 'e'
+	RequestEnd = 'e'
 )
 
-// order is what to start. No string in it holds a zero byte.
-type order struct {
+// Order is what to start. No string in it holds a zero byte.
+type Order struct {
 	Path  string
 	Dir   string
 	Grace time.Duration
 	Argv  []string
 	Env   []string
-	Rules *sandbox.Rules // nil: none
+	Rules *landlock.Rules // nil: none
 }
 
 const maxOrder = 64 << 20
 
-// encode joins the fields with zero bytes: arguments and variables may be any
+// Encode joins the fields with zero bytes: arguments and variables may be any
 // other bytes, which JSON could not carry. A list is its length and its items.
-func (o *order) encode() []byte {
+func (o *Order) Encode() []byte {
 	f := []string{o.Path, o.Dir, strconv.FormatInt(int64(o.Grace), 10)}
 	f = appendList(appendList(f, o.Argv), o.Env)
 	if r := o.Rules; r != nil {
@@ -58,10 +57,10 @@ func appendList(f, list []string) []string {
 
 var errOrder = errors.New("the order from the host is broken")
 
-func readOrder(r io.Reader) (*order, error) {
+func readOrder(r io.Reader) (*Order, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
-		return nil, fmt.Errorf("read order: %w", err)
+		return nil, errors.Join(errOrder, err)
 	}
 	n := binary.BigEndian.Uint32(size[:])
 	if n > maxOrder {
@@ -69,12 +68,12 @@ func readOrder(r io.Reader) (*order, error) {
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r, body); err != nil {
-		return nil, fmt.Errorf("read order: %w", err)
+		return nil, errors.Join(errOrder, err)
 	}
 	f := &fields{left: strings.Split(string(body), "\x00")}
-	o := &order{Path: f.next(), Dir: f.next(), Grace: time.Duration(f.number()), Argv: f.list(), Env: f.list()}
+	o := &Order{Path: f.next(), Dir: f.next(), Grace: time.Duration(f.number()), Argv: f.list(), Env: f.list()}
 	if len(f.left) > 0 {
-		o.Rules = &sandbox.Rules{Files: f.next() == "true", TCP: f.next() == "true", Read: f.list(), Write: f.list()}
+		o.Rules = &landlock.Rules{Files: f.next() == "true", TCP: f.next() == "true", Read: f.list(), Write: f.list()}
 		for _, port := range f.list() {
 			n, err := strconv.Atoi(port)
 			f.bad = f.bad || err != nil
@@ -120,23 +119,44 @@ func (f *fields) list() []string {
 	return list
 }
 
-// report is one thing that the shim has to say. Exactly one field is set, but
-// for Isolation, which comes with a Note when it is not the strongest.
-type report struct {
-	Isolation string      `json:"isolation,omitempty"` // the program is about to be started
-	Note      string      `json:"note,omitempty"`      // why there are no namespaces
-	Pid       int         `json:"pid,omitempty"`       // it was started; as numbered in its namespace
-	Failed    *startFault `json:"failed,omitempty"`    // it could not be started
-	Ended     *ending     `json:"ended,omitempty"`     // it ended itself; others may be left
-	Gone      bool        `json:"gone,omitempty"`      // none is left
+// Report is one thing that the shim has to say.
+type Report struct {
+	Kind Kind
+	// Text is the isolation, the note, what failed, or the name of the signal
+	// that ended the program.
+	Text string
+	// Number is a process, as numbered in its namespace; the number of an
+	// error of the system, 0 for another; or an exit code, -1 with a signal.
+	Number int
 }
 
-type startFault struct {
-	Errno int    `json:"errno,omitempty"`
-	Text  string `json:"text"`
+// Kind says what a report is about.
+type Kind string
+
+// The kinds of reports.
+const (
+	Isolated Kind = "isolated" // the program is about to be started
+	Noted    Kind = "noted"    // why there are no namespaces
+	Started  Kind = "started"
+	Failed   Kind = "failed" // it could not be started
+	Ended    Kind = "ended"  // it ended itself; others may be left
+	Gone     Kind = "gone"   // none is left
+)
+
+func (r Report) encode() []byte {
+	return []byte(string(r.Kind) + " " + strconv.Itoa(r.Number) + " " + strconv.Quote(r.Text) + "\n")
 }
 
-type ending struct {
-	Code   int    `json:"code"`
-	Signal string `json:"signal,omitempty"`
+// ParseReport reads a line that the shim wrote.
+func ParseReport(line string) (Report, error) {
+	kind, rest, _ := strings.Cut(line, " ")
+	number, text, _ := strings.Cut(rest, " ")
+	n, err := strconv.Atoi(number)
+	if err == nil {
+		text, err = strconv.Unquote(text)
+	}
+	if err != nil {
+		return Report{}, errors.New("the report of the shim is broken: " + strconv.Quote(line))
+	}
+	return Report{Kind: Kind(kind), Number: n, Text: text}, nil
 }
