@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/settings"
 )
 
 // The exit codes.
@@ -33,7 +34,8 @@ type App struct {
 	Stdout  io.Writer
 	Stderr  io.Writer
 
-	log *slog.Logger
+	log      *slog.Logger
+	settings *settings.Settings
 }
 
 // exitError carries an exit code with what to say, which may be nothing.
@@ -82,32 +84,51 @@ func (a *App) Main(ctx context.Context, args []string) int {
 }
 
 func (a *App) root() *cobra.Command {
-	level := "info"
+	var level string
 	root := &cobra.Command{
 		Use:           "penstock",
 		Short:         "run any agent program against any model, judge it, and make training rows of it",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return a.openLog(level)
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			flags := map[string]string{}
+			if level != "" {
+				flags["log.level"] = level
+			}
+			if f := c.Flags().Lookup("gateway-addr"); f != nil && f.Changed {
+				flags["gateway.addr"] = f.Value.String()
+			}
+			return a.setUp(flags)
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.PersistentFlags().StringVar(&level, "log-level", level, "what is logged to stderr: debug, info, warn or error")
-	root.AddCommand(a.runCommand(), a.resumeCommand(), a.validateCommand(), a.schemaCommand(), a.formatCommand(), a.devCommand(), a.versionCommand())
+	root.PersistentFlags().StringVar(&level, "log-level", "", "what is logged to stderr: debug, info, warn or error (default info)")
+	root.AddCommand(a.runCommand(), a.resumeCommand(), a.validateCommand(), a.traceCommand(), a.formatCommand(), a.schemaCommand(), a.devCommand(), a.versionCommand())
 	return root
 }
 
-// openLog makes the logger: colours on a terminal, plain text elsewhere.
-func (a *App) openLog(level string) error {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return &exitError{exitUsage, fmt.Errorf("--log-level: %q is none of debug, info, warn, error", level)}
+// setUp reads the settings and makes the logger: colours on a terminal, plain
+// text elsewhere.
+func (a *App) setUp(flags map[string]string) error {
+	s, err := settings.Load(settings.Options{Flags: flags})
+	if err != nil {
+		return &exitError{exitUsage, err}
 	}
-	if isTerminal(a.Stderr) {
+	a.settings = s
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(s.Log.Level)); err != nil {
+		return &exitError{exitUsage, fmt.Errorf("log.level: %w", err)}
+	}
+	switch {
+	case s.Log.Format == "json":
+		a.log = slog.New(slog.NewJSONHandler(a.Stderr, &slog.HandlerOptions{Level: l}))
+	case s.Log.Format == "auto" && isTerminal(a.Stderr):
 		a.log = slog.New(tint.NewTextHandler(a.Stderr, &tint.Options{Level: l, TimeFormat: "15:04:05"}))
-	} else {
+	default:
 		a.log = slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: l}))
+	}
+	for _, name := range s.Unknown {
+		a.log.Debug("environment variable means nothing to penstock", "name", name)
 	}
 	return nil
 }

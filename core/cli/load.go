@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/pipeline"
@@ -12,29 +11,16 @@ import (
 	"github.com/penstock-dev/penstock/sdk/component"
 )
 
+// features are the parts of the pipeline file's language that the engine can
+// run.
+var features = []string{"run", "aliases", "unknown_models", "csv"}
+
 // registry makes a registry with the plugins of this binary.
 func (a *App) registry() (*plugin.Registry, error) {
-	cache, err := cacheDir()
-	if err != nil {
-		return nil, &exitError{exitInfra, err}
+	if err := os.MkdirAll(a.settings.Cache, 0o700); err != nil {
+		return nil, &exitError{exitInfra, fmt.Errorf("make cache folder: %w; set PENSTOCK_CACHE to another", err)}
 	}
-	return plugin.New(plugin.Options{CacheDir: cache, Log: a.log, Builtin: component.Registered()}), nil
-}
-
-// cacheDir is where built plugins and compiled modules lie.
-func cacheDir() (string, error) {
-	dir := os.Getenv("PENSTOCK_CACHE")
-	if dir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("find cache folder: %w; set PENSTOCK_CACHE", err)
-		}
-		dir = filepath.Join(user, "penstock")
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make cache folder: %w; set PENSTOCK_CACHE", err)
-	}
-	return dir, nil
+	return plugin.New(plugin.Options{CacheDir: a.settings.Cache, Log: a.log, Builtin: component.Registered()}), nil
 }
 
 // check loads the plugins of a pipeline file and checks it. All errors of the

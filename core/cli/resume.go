@@ -51,7 +51,7 @@ func (a *App) resume(ctx context.Context, dir string, accept, json, plain bool) 
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	store, err := trace.Open(folder.Database(), trace.StoreOptions{})
+	store, err := trace.Open(folder.Database(), trace.StoreOptions{Durability: a.settings.Trace.Durability})
 	if err != nil {
 		return &exitError{exitInfra, err}
 	}
@@ -72,8 +72,8 @@ func (a *App) resume(ctx context.Context, dir string, accept, json, plain bool) 
 		return err
 	}
 	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
-	parsed, err := pipeline.Restore(file.Resolved, pipeline.ParseOptions{Env: os.LookupEnv, GivenTasks: given})
-	if err != nil {
+	parsed, err := pipeline.Restore(file.Resolved, pipeline.ParseOptions{Env: os.LookupEnv, GivenTasks: given, Enable: features})
+	if parsed == nil {
 		return &exitError{exitUsage, err}
 	}
 	p, err := a.check(ctx, parsed, plugins)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-dev/penstock/core/engine"
+	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/plugin"
 	"github.com/penstock-dev/penstock/core/run"
@@ -45,6 +46,7 @@ func (a *App) runCommand() *cobra.Command {
 	c.Flags().IntVar(&f.samples, "samples", 0, "rollouts per task, instead of the pipeline's")
 	c.Flags().StringArrayVar(&f.set, "set", nil, "set a value of the pipeline, such as models.policy.format=hermes; stages go by id")
 	c.Flags().StringVar(&f.out, "out", "", "the run folder; it must be new or empty")
+	c.Flags().String("gateway-addr", "", "where the gateway listens, on loopback (default 127.0.0.1:0, a port that the system picks)")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "check everything and say what would run, but start nothing")
 	c.Flags().BoolVar(&f.json, "json", false, "print events as JSON, one a line")
 	c.Flags().BoolVar(&f.plain, "plain", false, "print plain lines, also on a terminal")
@@ -58,8 +60,8 @@ func (a *App) run(ctx context.Context, path string, f runFlags) (err error) {
 		return err
 	}
 	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
-	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, Tasks: f.tasks, Samples: f.samples, Env: os.LookupEnv})
-	if err != nil {
+	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, Tasks: f.tasks, Samples: f.samples, Env: os.LookupEnv, Enable: features})
+	if parsed == nil {
 		return &exitError{exitUsage, err}
 	}
 	p, err := a.check(ctx, parsed, plugins)
@@ -71,13 +73,13 @@ func (a *App) run(ctx context.Context, path string, f runFlags) (err error) {
 		fmt.Fprintf(a.Stdout, "%s: %d tasks x %d samples = %d rollouts\n%s", p.Name, len(p.Tasks), p.Samples, len(p.Tasks)*p.Samples, pipeline.Graph(p))
 		return nil
 	}
-	folder, err := run.Create(f.out)
+	folder, err := run.Create(f.out, a.settings.Runs)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
 	defer closeAll(&err, folder.Close)
 	file := a.describe(p, folder, plugins)
-	store, err := trace.Open(folder.Database(), trace.StoreOptions{})
+	store, err := trace.Open(folder.Database(), trace.StoreOptions{Durability: a.settings.Trace.Durability})
 	if err != nil {
 		return &exitError{exitInfra, err}
 	}
@@ -139,6 +141,10 @@ func (a *App) execute(ctx context.Context, x execution) (err error) {
 	}
 	e, err := engine.New(ctx, engine.Options{
 		Pipeline: x.pipeline, Folder: x.folder, File: x.file, Events: events, Store: x.store, Plugins: x.plugins, Log: a.log, Self: self,
+		Gateway: gateway.Options{
+			Addr: a.settings.Gateway.Addr, KeepAlive: a.settings.Gateway.KeepAlive, BodyLimit: a.settings.Limits.Body,
+			Limits: gateway.Limits{Calls: a.settings.Limits.Calls, Messages: a.settings.Limits.Messages, Tools: a.settings.Limits.Tools},
+		},
 	})
 	if err != nil {
 		return &exitError{exitInfra, err}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-dev/penstock/core/cli/formatcmd"
+	"github.com/penstock-dev/penstock/core/cli/tracecmd"
 	"github.com/penstock-dev/penstock/core/dev/agent"
 	"github.com/penstock-dev/penstock/core/dev/calculator"
 	coreformat "github.com/penstock-dev/penstock/core/format"
@@ -19,16 +20,23 @@ func (a *App) devCommand() *cobra.Command {
 	return c
 }
 
+// traceCommand shows what a run recorded.
+func (a *App) traceCommand() *cobra.Command {
+	return tracecmd.Command(tracecmd.Options{Format: a.resolveFormat})
+}
+
+// resolveFormat opens a format of this binary, or of a file.
+func (a *App) resolveFormat(ctx context.Context, spec string) (format.Format, error) {
+	plugins, err := a.registry()
+	if err != nil {
+		return nil, err
+	}
+	f, _, _, err := coreformat.Resolve(ctx, spec, ".", plugins)
+	return f, err
+}
+
 // formatCommand works on the formats of this binary and on format files.
 func (a *App) formatCommand() *cobra.Command {
-	resolve := func(ctx context.Context, spec string) (format.Format, error) {
-		plugins, err := a.registry()
-		if err != nil {
-			return nil, err
-		}
-		f, _, _, err := coreformat.Resolve(ctx, spec, ".", plugins)
-		return f, err
-	}
 	list := func() []component.Descriptor {
 		var out []component.Descriptor
 		for _, c := range component.Registered() {
@@ -38,5 +46,5 @@ func (a *App) formatCommand() *cobra.Command {
 		}
 		return out
 	}
-	return formatcmd.Command(resolve, list)
+	return formatcmd.Command(a.resolveFormat, list)
 }

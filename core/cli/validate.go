@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -59,14 +58,7 @@ func (a *App) validate(ctx context.Context, paths []string, f validateFlags) (er
 		}
 	}
 	if f.json {
-		if all == nil {
-			all = pipeline.Diagnostics{}
-		}
-		e := json.NewEncoder(a.Stdout)
-		e.SetIndent("", "  ")
-		if err := e.Encode(all); err != nil {
-			return &exitError{exitInfra, err}
-		}
+		fmt.Fprintf(a.Stdout, "%s\n", all.JSON())
 	}
 	if bad {
 		return &exitError{exitUsage, nil}
@@ -81,9 +73,9 @@ func (a *App) validateOne(ctx context.Context, path string, f validateFlags) (p 
 		return nil, nil, err
 	}
 	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
-	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, NoEnv: f.noEnv, Env: os.LookupEnv})
-	if err == nil {
-		p, err = a.check(ctx, parsed, plugins)
+	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, NoEnv: f.noEnv, Env: os.LookupEnv, Enable: features})
+	if parsed != nil {
+		p, err = a.check(ctx, parsed, plugins) // finds what Parse found, too
 	}
 	if errors.As(err, &found) {
 		return nil, found, nil

@@ -42,14 +42,14 @@ type Options struct {
 	// Self is the path of the running binary: agents find it as `penstock`,
 	// and the shim is started from it.
 	Self string
-	// GatewayAddr is where the gateway listens, 127.0.0.1:0 if empty.
-	GatewayAddr string
+	// Gateway holds the gateway's settings: address, limits, keep-alive.
+	Gateway gateway.Options
 }
 
 // Engine is one run in progress.
 type Engine struct {
 	Options
-	gateway    *gateway.Gateway
+	front      *gateway.Gateway
 	runner     *agent.Runner
 	binDir     string
 	models     map[string]*gateway.Model
@@ -125,11 +125,13 @@ func (e *Engine) openGateway() error {
 	if operator == "" {
 		operator = newOperatorToken()
 	}
-	g, err := gateway.New(gateway.Options{Addr: e.GatewayAddr, Calls: e.Store, Log: e.Log, OperatorToken: operator})
+	o := e.Gateway
+	o.Calls, o.Log, o.OperatorToken = e.Store, e.Log, operator
+	g, err := gateway.New(o)
 	if err != nil {
 		return fmt.Errorf("start gateway: %w", err)
 	}
-	e.gateway = g
+	e.front = g
 	return run.Replace(e.Folder.Path("gateway.json"), func(w *os.File) error {
 		return json.NewEncoder(w).Encode(map[string]string{"url": g.URL(), "operator_token": operator})
 	})
@@ -139,11 +141,11 @@ func (e *Engine) openGateway() error {
 // called twice.
 func (e *Engine) Close() error {
 	var errs []error
-	if e.gateway != nil {
+	if e.front != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		errs = append(errs, e.gateway.Close(ctx), os.Remove(e.Folder.Path("gateway.json")))
-		e.gateway = nil
+		errs = append(errs, e.front.Close(ctx), os.Remove(e.Folder.Path("gateway.json")))
+		e.front = nil
 	}
 	for _, c := range e.closers {
 		errs = append(errs, c())

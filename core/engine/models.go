@@ -40,7 +40,7 @@ func (e *Engine) openModel(ctx context.Context, m *pipeline.Model) (*gateway.Mod
 	}
 	out := &gateway.Model{
 		Entry: m.Name, ServeAs: m.ServeAs, Name: m.Model, Format: f, FormatName: name, FormatHash: hash,
-		Capture: m.Capture, Context: m.Context, Sampling: m.Sampling,
+		Aliases: m.Aliases, UnknownModels: m.UnknownModels, Capture: m.Capture, Context: m.Context, Sampling: m.Sampling,
 	}
 	if out.ServeAs == "" {
 		out.ServeAs = m.Name

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/penstock-dev/penstock/core/agent"
+	"github.com/penstock-dev/penstock/core/agent/workspace"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
@@ -238,6 +238,8 @@ func (r *rollout) once(ctx context.Context, s *pipeline.Stage, res *trace.StageR
 	switch s.Kind {
 	case "invoker":
 		return r.spawn(ctx, s, res)
+	case pipeline.KindRun:
+		return r.program(ctx, s, res)
 	case "judger":
 		return r.judge(ctx, s, res)
 	case "converter":
@@ -258,7 +260,7 @@ func contains(list []string, s string) bool {
 // stageKind is the stage's kind in the words of events and graphs.
 func stageKind(s *pipeline.Stage) string {
 	switch s.Kind {
-	case "invoker":
+	case "invoker", pipeline.KindRun:
 		return "spawn"
 	case "judger":
 		return "judge"
@@ -323,6 +325,29 @@ func (r *rollout) workspace() (*agent.Workspace, error) {
 	return r.ws, err
 }
 
+// place makes the workspace as it was before the stage's first try, and the
+// home and the artifacts' folder of this try.
+func (r *rollout) place(stage string, res *trace.StageResult) (home, artifacts string, err error) {
+	ws, err := r.workspace()
+	if err != nil {
+		return "", "", err
+	}
+	before := fmt.Sprintf("%s.%d", stage, res.Round)
+	if ws.HasSnapshot(before) {
+		err = ws.Restore(before)
+	} else {
+		err = ws.Snapshot(before)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	if home, err = ws.NewHome(fmt.Sprintf("%s.%d", before, res.Try)); err != nil {
+		return "", "", err
+	}
+	artifacts, err = r.Folder.Artifacts(r.state.ID, stage, res.Round, res.Try)
+	return home, artifacts, err
+}
+
 // dropWorkspace removes the workspace as `workspace: keep` says.
 func (r *rollout) dropWorkspace() error {
 	switch keep := r.Pipeline.Workspace.Keep; {
@@ -331,5 +356,5 @@ func (r *rollout) dropWorkspace() error {
 	case keep != "never" && r.state.Status != trace.Completed:
 		return nil
 	}
-	return os.RemoveAll(r.Folder.Work(r.state.ID))
+	return workspace.RemoveAll(r.Folder.Work(r.state.ID))
 }

@@ -90,7 +90,7 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 	if err != nil {
 		return nil, invoker.InfraError, fmt.Errorf("with: %w", err)
 	}
-	if err := v.prepare(res); err != nil {
+	if v.home, v.dir, err = v.place(v.stage.ID, res); err != nil {
 		return nil, invoker.InfraError, err
 	}
 	deadline := time.Now().Add(v.stage.Timeout)
@@ -110,29 +110,6 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 	return v.result(ctx, exit)
 }
 
-// prepare makes the workspace as it was before the stage's first try, and the
-// folders of this try.
-func (v *invocation) prepare(res *trace.StageResult) error {
-	ws, err := v.workspace()
-	if err != nil {
-		return err
-	}
-	before := fmt.Sprintf("%s.%d", v.stage.ID, res.Round)
-	if ws.HasSnapshot(before) {
-		err = ws.Restore(before)
-	} else {
-		err = ws.Snapshot(before)
-	}
-	if err != nil {
-		return err
-	}
-	if v.home, err = ws.NewHome(fmt.Sprintf("%s.%d", before, res.Try)); err != nil {
-		return err
-	}
-	v.dir, err = v.Folder.Artifacts(v.state.ID, v.stage.ID, res.Round, res.Try)
-	return err
-}
-
 // open opens the session of this try, if the stage names a model.
 func (v *invocation) open(ctx context.Context, res *trace.StageResult, deadline time.Time) (err error) {
 	res.Session = ""
@@ -140,7 +117,7 @@ func (v *invocation) open(ctx context.Context, res *trace.StageResult, deadline 
 		return nil
 	}
 	model := v.models[v.stage.Model]
-	v.session, err = v.gateway.Open(ctx, gateway.SessionSpec{
+	v.session, err = v.front.Open(ctx, gateway.SessionSpec{
 		Session: trace.Session{
 			ID: run.NewID("s"), Rollout: v.state.ID, Task: v.state.Task, Stage: v.stage.ID, Round: res.Round, Try: res.Try,
 			Attempt: res.Attempt, ModelEntry: v.stage.Model, Opened: time.Now().UTC(),

@@ -30,15 +30,15 @@ func NewID(prefix string) string { return prefix + "-" + ulid.Make().String() }
 // ErrInUse is wrapped by the error for a folder that another process holds.
 var ErrInUse = errors.New("run folder is in use")
 
-// Create makes the folder of a new run. With an empty dir it is
-// ./runs/<run id>, and runs/latest then links to it. A dir that is given must
-// be new or empty.
-func Create(dir string) (*Folder, error) {
+// Create makes the folder of a new run. With an empty dir it is <runs>/<run
+// id>, and <runs>/latest then links to it. A dir that is given must be new or
+// empty.
+func Create(dir, runs string) (*Folder, error) {
 	f := &Folder{ID: NewID("r"), Dir: dir}
 	link := ""
 	if dir == "" {
-		f.Dir = filepath.Join("runs", f.ID)
-		link = filepath.Join("runs", "latest")
+		f.Dir = filepath.Join(runs, f.ID)
+		link = filepath.Join(runs, "latest")
 	}
 	abs, err := filepath.Abs(f.Dir)
 	if err != nil {

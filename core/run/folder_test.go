@@ -12,11 +12,11 @@ import (
 
 func TestCreateIsNewOrEmptyAndLocked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
-	f, err := Create(dir)
+	f, err := Create(dir, "runs")
 	require.NoError(t, err)
 	require.NoError(t, f.WriteFile(&File{Version: FileVersion, Run: f.ID}))
 
-	_, err = Create(dir)
+	_, err = Create(dir, "runs")
 	assert.ErrorContains(t, err, "is not empty")
 
 	_, err = Open(dir)
@@ -36,7 +36,7 @@ func TestCreateIsNewOrEmptyAndLocked(t *testing.T) {
 func TestCreateLinksLatest(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for range 2 {
-		f, err := Create("")
+		f, err := Create("", "runs")
 		require.NoError(t, err)
 		got, err := filepath.EvalSymlinks("runs/latest")
 		require.NoError(t, err)

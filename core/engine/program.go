@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/penstock-dev/penstock/core/agent"
+	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/invoker"
+)
+
+// program runs one try of a `run:` stage: a program without a model, in the
+// rollout's workspace. It fails the stage when it exits with anything but 0;
+// exit_code and text are kept either way.
+func (r *rollout) program(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (string, error) {
+	status, output, err := r.execute(ctx, s, res)
+	res.ExitStatus = status
+	if output != nil {
+		res.Output = output
+	}
+	if err != nil {
+		res.Status, res.Error = "failed", err.Error()
+	}
+	return status, nil
+}
+
+func (r *rollout) execute(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (string, json.RawMessage, error) {
+	raw, err := s.Run.JSON(r.env)
+	var argv []string
+	if err == nil {
+		err = json.Unmarshal(raw, &argv)
+	}
+	if err != nil {
+		return invoker.InfraError, nil, fmt.Errorf("run: %w", err)
+	}
+	home, dir, err := r.place(s.ID, res)
+	if err != nil {
+		return invoker.InfraError, nil, err
+	}
+	exit, err := r.runner.Run(ctx, agent.Spec{
+		Argv: argv, Dir: r.ws.Path(), Timeout: s.Timeout, Grace: grace,
+		Env:    agent.BaseEnv(agent.EnvOptions{BinDir: r.binDir, Home: home}),
+		Stdout: filepath.Join(dir, "stdout"), Stderr: filepath.Join(dir, "stderr"),
+	})
+	if err != nil {
+		return invoker.InfraError, nil, fmt.Errorf("start program: %w", err)
+	}
+	output, err := chat.Marshal(map[string]any{"exit_code": exit.Code, "text": string(exit.Stdout)})
+	if err != nil {
+		return invoker.InfraError, nil, fmt.Errorf("encode output: %w", err)
+	}
+	switch {
+	case exit.Lost:
+		return "sandbox_lost", nil, fmt.Errorf("the program's supervisor died")
+	case exit.TimedOut:
+		return "timeout", output, fmt.Errorf("the program ran for longer than %s", s.Timeout)
+	case exit.Cancelled:
+		return "cancelled", nil, fmt.Errorf("cancelled")
+	case exit.Code != 0:
+		why := fmt.Sprintf("%s exited with %d", argv[0], exit.Code)
+		if exit.Signal != "" {
+			why = fmt.Sprintf("%s was ended by %s", argv[0], exit.Signal)
+		}
+		return invoker.AgentError, output, fmt.Errorf("%s%s", why, lastWords(exit.Stderr))
+	}
+	return invoker.OK, output, nil
+}
+
+// lastWords is ": " with the last line that a program wrote.
+func lastWords(stderr []byte) string {
+	text := strings.TrimSpace(string(stderr))
+	if text == "" {
+		return ""
+	}
+	return ": " + text[strings.LastIndexByte(text, '\n')+1:]
+}
