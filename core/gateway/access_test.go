@@ -190,7 +190,7 @@ func TestSeed10aCase5ErrorShapes(t *testing.T) {
 		{"unknown route", "POST", "/v1/nothing", "application/json", "{}", 404, "not_found_error"},
 		{"wrong method", "GET", "/v1/messages", "", "", 404, "not_found_error"},
 		{"batches", "POST", "/v1/messages/batches", "application/json", "{}", 404, "not_found_error"},
-		{"another dialect", "POST", "/v1/responses", "application/json", "{}", 404, "not_found_error"},
+		{"another dialect", "POST", "/v1/embeddings", "application/json", "{}", 404, "not_found_error"},
 		{"post of models", "POST", "/v1/models", "application/json", "{}", 400, "invalid_request_error"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

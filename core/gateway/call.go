@@ -66,7 +66,7 @@ func (g *Gateway) newCall(in *inbound, s *Session, seq int) *call {
 		g: g, s: s, m: s.spec.Model, in: in, ctx: s.ctx, rec: s.record(in, seq),
 		out: &output{
 			in: in, control: http.NewResponseController(in.w),
-			timeout: g.o.WriteTimeout, every: g.o.KeepAlive,
+			timeout: g.o.WriteTimeout, every: g.o.KeepAlive, early: in.dialect.StartEarly,
 		},
 	}
 }

@@ -259,28 +259,3 @@ func TestAbortIsNoReply(t *testing.T) {
 	assert.Equal(t, "half a", c.Raw)
 	assert.Equal(t, "abort", c.Finish)
 }
-
-// TestChatCutAtEachChunk: in Chat Completions too, a cut reply has no end.
-func TestChatCutAtEachChunk(t *testing.T) {
-	const text = "one <call add>{\"a\":1}</call> two" + imEnd
-	body := `{"model":"policy","stream":true,"messages":[{"role":"user","content":"hello"}],"tools":[{"type":"function","function":{"name":"add","parameters":{"type":"object"}}}]}`
-	for at := range stream(text, 5).list {
-		e := &engine{reply: func(ctx context.Context, r *upstream.Request) (upstream.Stream, error) {
-			s := stream(text, 5)
-			s.list = s.list[:at]
-			return s, nil
-		}}
-		b := start(t, e)
-		a := send(t, b.session(t), "POST", "/v1/chat/completions", body)
-		c := b.store.only(t)
-		assert.Equal(t, trace.CallError, c.Status)
-		assert.NotContains(t, a.body, "[DONE]")
-		assert.NotContains(t, a.body, `"finish_reason":"`)
-		assert.Contains(t, a.body, `"error":{`)
-		if a.status == 200 {
-			assert.Error(t, a.err, "the connection is broken, not ended")
-		} else {
-			assert.Equal(t, 502, a.status)
-		}
-	}
-}

@@ -117,7 +117,6 @@ type Gateway struct {
 	server   *http.Server
 	served   chan struct{} // closed when the server has ended
 	operator [sha256.Size]byte
-	routes   map[string]route
 	hosts    map[string]bool
 	watch    *observers
 	closing  atomic.Bool
@@ -149,7 +148,7 @@ func New(o Options) (*Gateway, error) {
 		g.operator = sha256.Sum256([]byte(o.OperatorToken))
 		g.o.OperatorToken = ""
 	}
-	g.routes, g.hosts = routeTable(o.Dialects), hostTable(o.Addr, g.addr)
+	g.hosts = hostTable(o.Addr, g.addr)
 	g.server = &http.Server{
 		Handler:           g,
 		ReadHeaderTimeout: 10 * time.Second,

@@ -38,7 +38,7 @@ type generation struct {
 // generate has the reply generated, streams it as it comes, and commits the
 // call before the reply's end goes out.
 func (c *call) generate() *failure {
-	head := &chat.Reply{ID: c.in.dialect.ReplyID + randomHex(12), Model: c.m.served(), Usage: chat.Usage{Input: c.rec.Usage.Input}}
+	head := &chat.Reply{ID: c.first.id, Model: c.m.served(), Usage: chat.Usage{Input: c.rec.Usage.Input}}
 	c.open(head)
 	stream, err := c.m.Upstream.Generate(c.ctx, c.request())
 	if err != nil {
@@ -330,7 +330,7 @@ func (c *call) end(r *chat.Reply) (bool, error) {
 	if c.req.Stream {
 		return c.out.finish(r)
 	}
-	return c.out.whole(c.in.dialect.Reply(r)), nil
+	return c.out.whole(wire.ReplyFor(c.in.dialect.Dialect, c.req, r)), nil
 }
 
 // delivered marks calls as delivered, without keeping the client from its

@@ -128,39 +128,3 @@ func TestLimits(t *testing.T) {
 	isAnthropicError(t, post(t, s, ask("x", true, `"extra":`+deep)), 400, "invalid_request_error")
 	assert.Equal(t, 4, s.Stats().Calls)
 }
-
-// TestChatCompletions: another dialect is one entry of the table, with all
-// that the gateway does.
-func TestChatCompletions(t *testing.T) {
-	const text = `text <call add>{"a":1}</call>`
-	b := start(t, says(text+imEnd, 4))
-	s := b.session(t)
-	body := `{"model":"policy","stream":%v,"messages":[{"role":"user","content":"hello"}],"tools":[{"type":"function","function":{"name":"add","parameters":{"type":"object"}}}]}`
-	a := send(t, s, "POST", "/v1/chat/completions", fmt.Sprintf(body, false))
-	require.Equal(t, 200, a.status, a.body)
-	m := decoded(t, a.body)
-	assert.True(t, strings.HasPrefix(m["id"].(string), "chatcmpl-"), m["id"])
-	assert.Equal(t, "tool_calls", at(m, "choices", 0, "finish_reason"))
-	assert.Equal(t, "text ", at(m, "choices", 0, "message", "content"))
-	assert.Equal(t, `{"a":1}`, at(m, "choices", 0, "message", "tool_calls", 0, "function", "arguments"))
-	streamed := send(t, s, "POST", "/v1/chat/completions", fmt.Sprintf(body, true))
-	assert.True(t, strings.HasSuffix(streamed.body, "data: [DONE]\n\n"))
-	assert.Equal(t, "openaichat", b.store.all()[0].Dialect)
-
-	for _, c := range []struct {
-		method, path, body string
-		status             int
-	}{
-		{"POST", "/v1/chat/completions", "{", 400},
-		{"POST", "/v1/chat/completions", strings.Replace(fmt.Sprintf(body, true), "policy", "gpt-5", 1), 404},
-		{"POST", "/v1/chat/completions", strings.Replace(fmt.Sprintf(body, true), `"stream"`, `"response_format":{"type":"json_object"},"stream"`, 1), 400},
-		{"GET", "/v1/chat/completions/abc", "", 404},
-	} {
-		a := send(t, s, c.method, c.path, c.body)
-		assert.Equal(t, c.status, a.status, a.body)
-		assert.NotEmpty(t, at(decoded(t, a.body), "error", "message"))
-		assert.Nil(t, decoded(t, a.body)["type"], "the shape is that of the dialect")
-	}
-	list := send(t, s, "GET", "/v1/models", "", "Authorization", "Bearer "+s.Token())
-	assert.Equal(t, "list", decoded(t, list.body)["object"])
-}

@@ -25,6 +25,7 @@ type output struct {
 	mu      sync.Mutex
 	stream  wire.Stream // nil for a whole reply
 	head    *chat.Reply // what opens a streamed reply
+	early   bool        // it goes out ahead of the first keep-alive
 	started bool        // the stream's opening was written
 	status  int         // of the answer, 0 before its headers are out
 	buf     bytes.Buffer
@@ -66,6 +67,9 @@ func (o *output) tick() {
 	}
 	silent := time.Since(o.last)
 	if silent >= o.every {
+		if o.early && o.begin() != nil {
+			return
+		}
 		if o.stream.KeepAlive(&o.buf) != nil {
 			return
 		}

@@ -30,6 +30,7 @@ type requestKey [sha256.Size]byte
 type repeatable struct {
 	key  requestKey
 	call string        // the id of the call that generates
+	id   string        // of its reply
 	done chan struct{} // closed when the reply is there, or won't be
 
 	// The rest is guarded by repeats.mu.
@@ -48,14 +49,14 @@ type repeats struct {
 
 // enter looks for the request that this one repeats. There being none, it is
 // entered as the first of its kind.
-func (r *repeats) enter(key requestKey, call string, out *output, marked bool) (e *repeatable, repeat bool) {
+func (r *repeats) enter(key requestKey, call, id string, out *output, marked bool) (e *repeatable, repeat bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.byKey[key]; e != nil && e.joinable(marked) {
 		e.out = out
 		return e, true
 	}
-	e = &repeatable{key: key, call: call, done: make(chan struct{}), out: out}
+	e = &repeatable{key: key, call: call, id: id, done: make(chan struct{}), out: out}
 	if r.byKey == nil {
 		r.byKey = map[requestKey]*repeatable{}
 	}
@@ -119,13 +120,14 @@ func (r *repeats) replyOf(e *repeatable) *chat.Reply {
 func (c *call) repeat() *failure {
 	marked, _ := strconv.Atoi(c.in.r.Header.Get("X-Stainless-Retry-Count"))
 	key := keyOf(c.in.dialect.Name(), c.req)
+	id := c.in.dialect.ReplyID + randomHex(12)
 	for {
-		e, repeat := c.s.repeats.enter(key, c.rec.ID, c.out, marked > 0)
+		e, repeat := c.s.repeats.enter(key, c.rec.ID, id, c.out, marked > 0)
 		if !repeat {
 			c.first = e
 			return nil
 		}
-		c.open(&chat.Reply{ID: e.call, Model: c.m.served()})
+		c.open(&chat.Reply{ID: e.id, Model: c.m.served()})
 		select {
 		case <-e.done:
 		case <-c.ctx.Done():
@@ -134,6 +136,7 @@ func (c *call) repeat() *failure {
 		if reply := c.s.repeats.replyOf(e); reply != nil {
 			return c.replay(e, reply)
 		}
+		id = e.id // a reply under it may have begun
 	}
 }
 

@@ -34,6 +34,9 @@ func (c *call) decode() *failure {
 		}
 		return &failure{trace.CallInvalid, refused}
 	}
+	if t := c.in.target; t.Model != "" {
+		req.Model, req.Stream = t.Model, t.Stream
+	}
 	c.req, c.conv = req, &req.Chat
 	c.rec.Stream, c.rec.ModelAsked, c.rec.Unknown = req.Stream, req.Model, req.Unknown
 	c.rec.Envelope, c.rec.Messages = req.Envelope, req.Messages

@@ -9,53 +9,7 @@ import (
 	"strings"
 
 	"github.com/penstock-dev/penstock/core/wire"
-	"github.com/penstock-dev/penstock/core/wire/anthropic"
-	"github.com/penstock-dev/penstock/core/wire/openaichat"
 )
-
-// Dialect is one way in which clients speak, and where it is served.
-type Dialect struct {
-	wire.Dialect
-	// Paths are the paths of its generations.
-	Paths []string
-	// Header is a request header that its clients send and those of other
-	// dialects don't. It tells whose shape to use on routes that are shared.
-	Header string
-	// ReplyID begins the ids of its replies.
-	ReplyID string
-}
-
-// DefaultDialects are the dialects that are served.
-func DefaultDialects() []Dialect {
-	return []Dialect{
-		{Dialect: anthropic.New(), Paths: []string{"/v1/messages"}, Header: "Anthropic-Version", ReplyID: "msg_"},
-		{Dialect: openaichat.New(), Paths: []string{"/v1/chat/completions"}, Header: "Authorization", ReplyID: "chatcmpl-"},
-	}
-}
-
-// countPath ends the paths on which a dialect counts tokens.
-const countPath = "/count_tokens"
-
-// route is what a path is for.
-type route struct {
-	dialect *Dialect
-	count   bool // counts tokens, generates nothing
-}
-
-func routeTable(dialects []Dialect) map[string]route {
-	routes := map[string]route{}
-	for i := range dialects {
-		d := &dialects[i]
-		_, counts := d.Dialect.(wire.TokenCounter)
-		for _, path := range d.Paths {
-			routes[path] = route{dialect: d}
-			if counts {
-				routes[path+countPath] = route{dialect: d, count: true}
-			}
-		}
-	}
-	return routes
-}
 
 // maxRetryAfter is in seconds: clients give up at once on more.
 const maxRetryAfter = 60
@@ -68,6 +22,8 @@ type inbound struct {
 	path    string   // without the session's token
 	tokens  []string // all that may be a session's token, best first
 	dialect *Dialect // in which errors are answered
+	target  Target
+	own     bool // the path is one of the dialect's own
 }
 
 // ServeHTTP implements http.Handler.
@@ -87,11 +43,13 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.serveControl(in)
 	case isProbe(r.Method, in.path):
 		in.status(http.StatusOK, "")
-	case in.path == "/v1/models":
+	case in.path == "/v1/models" || in.path == "/v1beta/models":
 		g.serveModels(in)
-	case g.routes[in.path].count:
+	case in.own && r.Header.Get("Upgrade") != "":
+		in.refuseUpgrade()
+	case in.own && in.target.Count:
 		g.serveCount(in)
-	case g.routes[in.path].dialect != nil:
+	case in.own:
 		g.serveGeneration(in)
 	default:
 		in.fail(wire.Errorf(wire.NotFound, "no route %s %s", r.Method, printable(in.path)))
@@ -102,7 +60,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (g *Gateway) inbound(w http.ResponseWriter, r *http.Request) *inbound {
 	in := &inbound{w: w, r: r, id: requestID()}
 	in.path, in.tokens = credentials(r)
-	if in.dialect = g.routes[in.path].dialect; in.dialect == nil {
+	in.target, in.dialect = g.route(in.path)
+	if in.own = in.dialect != nil; !in.own {
 		in.dialect = g.guess(in)
 	}
 	h := w.Header()
@@ -110,21 +69,6 @@ func (g *Gateway) inbound(w http.ResponseWriter, r *http.Request) *inbound {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	return in
-}
-
-// guess picks the dialect of a route that isn't one dialect's own.
-func (g *Gateway) guess(in *inbound) *Dialect {
-	for path, r := range g.routes {
-		if strings.HasPrefix(in.path, path+"/") {
-			return r.dialect
-		}
-	}
-	for i := range g.o.Dialects {
-		if h := g.o.Dialects[i].Header; h != "" && in.r.Header.Get(h) != "" {
-			return &g.o.Dialects[i]
-		}
-	}
-	return &g.o.Dialects[0]
 }
 
 // credentials splits a path into the route and the token in front of it, and
@@ -138,8 +82,10 @@ func credentials(r *http.Request) (path string, tokens []string) {
 	for strings.HasPrefix(path, "//") { // a base URL that ends in a slash
 		path = path[1:]
 	}
-	if key := r.Header.Get("X-Api-Key"); key != "" {
-		tokens = append(tokens, key)
+	for _, name := range []string{"X-Api-Key", "X-Goog-Api-Key", "Api-Key"} {
+		if key := r.Header.Get(name); key != "" {
+			tokens = append(tokens, key)
+		}
 	}
 	if scheme, key, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		tokens = append(tokens, strings.TrimSpace(key))
@@ -263,6 +209,14 @@ func (in *inbound) body(status int, body []byte) error {
 	in.w.WriteHeader(status)
 	_, err := in.w.Write(body)
 	return err
+}
+
+// refuseUpgrade answers an attempt at a WebSocket with the status on which
+// clients go on over HTTP at once; others cost them seconds of retries.
+func (in *inbound) refuseUpgrade() {
+	_, body := in.dialect.Error(wire.Errorf(wire.Invalid, "this gateway speaks HTTP only"))
+	in.w.Header().Set("Upgrade", "HTTP/1.1")
+	in.body(http.StatusUpgradeRequired, body)
 }
 
 // recover answers a panic outside of a call; calls record their own.

@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"strings"
+
+	"github.com/penstock-dev/penstock/core/wire"
+	"github.com/penstock-dev/penstock/core/wire/anthropic"
+	"github.com/penstock-dev/penstock/core/wire/gemini"
+	"github.com/penstock-dev/penstock/core/wire/openaichat"
+	"github.com/penstock-dev/penstock/core/wire/responses"
+)
+
+// Dialect is one way in which clients speak, and where it is served.
+type Dialect struct {
+	wire.Dialect
+	// Paths are the paths of its generations, where these are fixed. A
+	// dialect that counts tokens does so at PATH/count_tokens.
+	Paths []string
+	// Match reads other paths, nil for none.
+	Match func(path string) (Target, bool)
+	// Header is a request header that its clients send and those of dialects
+	// further down the table don't. It tells whose shape to use on routes
+	// that are shared.
+	Header string
+	// ReplyID begins the ids of its replies.
+	ReplyID string
+	// StartEarly says that its clients take nothing but events of a begun
+	// reply for a sign of life.
+	StartEarly bool
+}
+
+// Target is what a path asks for, where it says more than the body.
+type Target struct {
+	Model  string // "" where the body names it
+	Stream bool   // used with Model only
+	Count  bool   // count tokens, generate nothing
+}
+
+// DefaultDialects are the dialects that are served.
+func DefaultDialects() []Dialect {
+	return []Dialect{
+		{Dialect: anthropic.New(), Paths: []string{"/v1/messages"}, Header: "Anthropic-Version", ReplyID: "msg_"},
+		{Dialect: gemini.New(), Match: matchGemini, Header: "X-Goog-Api-Key"},
+		{Dialect: openaichat.New(), Paths: []string{"/v1/chat/completions"}, Header: "Authorization", ReplyID: "chatcmpl-"},
+		{Dialect: responses.New(), Paths: []string{"/v1/responses"}, ReplyID: "resp_", StartEarly: true},
+	}
+}
+
+// matchGemini reads /v1beta/models/MODEL:METHOD.
+func matchGemini(path string) (Target, bool) {
+	rest, ok := strings.CutPrefix(path, "/v1beta/models/")
+	if !ok {
+		return Target{}, false
+	}
+	i := strings.LastIndexByte(rest, ':')
+	if i < 1 {
+		return Target{}, false
+	}
+	t := Target{Model: rest[:i]}
+	switch rest[i+1:] {
+	case "generateContent":
+	case "streamGenerateContent":
+		t.Stream = true
+	case "countTokens":
+		t.Count = true
+	default:
+		return Target{}, false
+	}
+	return t, true
+}
+
+// countPath ends the fixed paths on which a dialect counts tokens.
+const countPath = "/count_tokens"
+
+// route finds the dialect of a path, nil for a path that no dialect has for
+// itself.
+func (g *Gateway) route(path string) (Target, *Dialect) {
+	fixed, count := strings.CutSuffix(path, countPath)
+	for i := range g.o.Dialects {
+		d := &g.o.Dialects[i]
+		_, counts := d.Dialect.(wire.TokenCounter)
+		for _, p := range d.Paths {
+			if p == fixed && (counts || !count) {
+				return Target{Count: count}, d
+			}
+		}
+		if d.Match != nil {
+			if t, ok := d.Match(path); ok {
+				return t, d
+			}
+		}
+	}
+	return Target{}, nil
+}
+
+// guess picks the dialect in which to answer on any other path.
+func (g *Gateway) guess(in *inbound) *Dialect {
+	for i := range g.o.Dialects {
+		for _, p := range g.o.Dialects[i].Paths {
+			if strings.HasPrefix(in.path, p+"/") {
+				return &g.o.Dialects[i]
+			}
+		}
+	}
+	for i := range g.o.Dialects {
+		if h := g.o.Dialects[i].Header; h != "" && in.r.Header.Get(h) != "" {
+			return &g.o.Dialects[i]
+		}
+	}
+	return &g.o.Dialects[0]
+}
