@@ -81,6 +81,7 @@ type grammar struct {
 	bareTagged    bool
 	json          *JSONSpec
 	header        *headerGrammar
+	messages      *messageGrammar
 	hasReasoning  bool
 	endedByCall   bool
 	anywhere      bool
@@ -119,6 +120,10 @@ func newGrammar(s *Spec) *grammar {
 			g.edge[e[0]] = true
 		}
 		calls = g.callMarkers()
+	}
+	if c := s.Calls; c != nil && c.Messages != nil {
+		g.useMessages(c.Messages)
+		return g
 	}
 	g.inContentOnly, g.inReasoningOnly = newFinder(content), newFinder(reasoning)
 	leftover := slices.Clone(content)

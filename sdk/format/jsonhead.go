@@ -272,7 +272,7 @@ func (p *parser) stepBroken() bool {
 		p.look, p.pos = i, i
 		if i == p.limit {
 			if p.final {
-				p.goAfter(i)
+				p.afterBroken(i)
 			}
 			return p.final
 		}
@@ -281,8 +281,16 @@ func (p *parser) stepBroken() bool {
 			return false
 		}
 		if how == full {
-			p.goAfter(i)
+			p.afterBroken(i)
 			return true
 		}
 	}
+}
+
+func (p *parser) afterBroken(i int) {
+	if p.g.messages != nil {
+		p.endMessageCall(i)
+		return
+	}
+	p.goAfter(i)
 }

@@ -18,10 +18,10 @@ type markerKind uint8
 const (
 	markReasonOpen markerKind = iota + 1
 	markReasonClose
-	markWrapper   // opens calls
-	markBare      // begins a call that has no wrapper
-	markLeftover  // closes something that isn't open
-	markSeparator // is dropped
+	markWrapper  // opens calls
+	markBare     // begins a call that has no wrapper
+	markLeftover // closes something that isn't open
+	markEnd      // ends a message
 )
 
 type marker struct {

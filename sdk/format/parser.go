@@ -50,6 +50,9 @@ func (d *declared) Open(_ context.Context, o *ParseOptions) (Parser, error) {
 	p.active = len(o.Tools) > 0 && (o.Choice == nil || o.Choice.Mode != chat.ChoiceNone) && d.grammar.calls != nil
 	p.text.reasoning = o.State.ReasoningOpen && d.grammar.hasReasoning
 	p.text.prompted = p.text.reasoning
+	if d.grammar.messages != nil {
+		p.step = (*parser).stepBetween
+	}
 	return p, nil
 }
 

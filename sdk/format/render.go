@@ -27,6 +27,7 @@ const (
 	pieceUser      = "user"
 	pieceAssistant = "assistant"
 	pieceTool      = "tool"
+	pieceStop      = "stop"
 	pieceGenerate  = "generate"
 )
 
@@ -35,7 +36,7 @@ func newRenderer(s *Spec) (*renderer, error) {
 	r.templates = template.New(s.Name).Funcs(templateFuncs)
 	pieces := map[string]string{
 		pieceHead: s.Render.Head, pieceSystem: s.Render.System, pieceUser: s.Render.User,
-		pieceAssistant: s.Render.Assistant, pieceTool: s.Render.Tool, pieceGenerate: s.Render.Generate,
+		pieceAssistant: s.Render.Assistant, pieceTool: s.Render.Tool, pieceStop: s.Render.Stop, pieceGenerate: s.Render.Generate,
 	}
 	for name, text := range s.Render.Define {
 		pieces[name] = text
@@ -71,6 +72,7 @@ func (d *declared) Tail(_ context.Context, q *RenderRequest, k int, ended Ended)
 func (r *renderer) run(c *chat.Conversation, k int, ended Ended) (*Rendered, error) {
 	v := newView(r, c)
 	w := &segmentWriter{message: -1}
+	out := &Rendered{Stops: r.stops}
 	first := v.leading
 	if k < 0 {
 		if err := v.writeHead(w); err != nil {
@@ -79,10 +81,11 @@ func (r *renderer) run(c *chat.Conversation, k int, ended Ended) (*Rendered, err
 	} else {
 		first = k + 1
 		w.message = k
-		if ended != EndedStop {
-			w.add(r.spec.Stop, Markup)
+		unstable, err := v.closeTurn(w, k, ended)
+		if err != nil {
+			return nil, err
 		}
-		w.add(r.spec.After, Markup)
+		out.Unstable = unstable
 	}
 	for _, m := range c.Messages[:first] {
 		v.calls += len(chat.Calls(m.Parts))
@@ -92,7 +95,6 @@ func (r *renderer) run(c *chat.Conversation, k int, ended Ended) (*Rendered, err
 			return nil, err
 		}
 	}
-	out := &Rendered{Stops: r.stops}
 	w.message = -1
 	from := len(w.segments)
 	v.standAt(len(c.Messages))
@@ -116,6 +118,24 @@ func (r *renderer) execute(w *segmentWriter, piece string, data any) error {
 		return fmt.Errorf("format %s: render %s: %w", r.name, piece, err)
 	}
 	return nil
+}
+
+// closeTurn writes the close of turn k where what was sampled lacks it. A turn
+// that the history closes with another marker than the model samples isn't
+// stable.
+func (v *view) closeTurn(w *segmentWriter, k int, ended Ended) (unstable string, err error) {
+	stop := &segmentWriter{message: k}
+	if err := v.r.execute(stop, pieceStop, v.assistant(k)); err != nil {
+		return "", err
+	}
+	switch text := Text(stop.segments); {
+	case ended != EndedStop:
+		w.add(text, Markup)
+	case text != "" && !slices.Contains(v.r.stops, text):
+		unstable = "turn_end_changed"
+	}
+	w.add(v.r.spec.After, Markup)
+	return unstable, nil
 }
 
 // view is a conversation as all templates see it.
@@ -179,8 +199,9 @@ type callView struct {
 	Params []Member
 	Args   Value
 	Raw    string
-	First  bool
-	Index  int // among all calls of the conversation
+	// First and Last are its place in its turn.
+	First, Last bool
+	Index       int // among all calls of the conversation
 }
 
 // JSON is the arguments as Python spells them.
@@ -384,6 +405,19 @@ func (v *view) writeMessage(w *segmentWriter, i int) error {
 }
 
 func (v *view) writeAssistant(w *segmentWriter, i int) error {
+	m := v.assistant(i)
+	v.calls += len(m.Calls)
+	for _, piece := range []string{pieceAssistant, pieceStop} {
+		if err := v.r.execute(w, piece, m); err != nil {
+			return err
+		}
+	}
+	w.add(v.r.spec.After, Markup)
+	return nil
+}
+
+// assistant is message i, an assistant's, for the templates.
+func (v *view) assistant(i int) messageView {
 	m := v.c.Messages[i]
 	view := messageView{
 		view: v, Text: joinText(m.Parts, ""), Keep: v.r.keeps(i, v.query), LastTurn: i > v.query,
@@ -392,18 +426,15 @@ func (v *view) writeAssistant(w *segmentWriter, i int) error {
 		view.Reasoning = joinReasoning(m.Parts)
 	}
 	for n, p := range chat.Calls(m.Parts) {
-		call := callView{ID: v.id(p.ID), Name: p.Name, First: n == 0, Index: v.calls}
-		v.calls++
+		call := callView{ID: v.id(p.ID), Name: p.Name, First: n == 0, Index: v.calls + n}
 		call.Args, call.Raw = arguments(p)
 		call.Params = call.Args.members
 		view.Calls = append(view.Calls, call)
 	}
-	if err := v.r.execute(w, pieceAssistant, view); err != nil {
-		return err
+	if n := len(view.Calls); n > 0 {
+		view.Calls[n-1].Last = true
 	}
-	w.add(v.r.spec.Stop, Markup)
-	w.add(v.r.spec.After, Markup)
-	return nil
+	return view
 }
 
 // arguments are those of a call: an object, or text that is none.

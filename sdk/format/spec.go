@@ -50,6 +50,26 @@ type CallsSpec struct {
 	Tagged *TaggedSpec `yaml:"tagged"`
 	JSON   *JSONSpec   `yaml:"json"`
 	Header *HeaderSpec `yaml:"header"`
+	// Messages makes the whole reply a sequence of messages, and calls some of
+	// them.
+	Messages *MessagesSpec `yaml:"messages"`
+}
+
+// MessagesSpec is a reply of messages, each with a header that says where it
+// goes: start ROLE [to=RECIPIENT] channel NAME [to=RECIPIENT] [constrain TYPE]
+// message BODY end.
+type MessagesSpec struct {
+	Start     string `yaml:"start"`
+	Channel   string `yaml:"channel"`
+	Constrain string `yaml:"constrain"`
+	Message   string `yaml:"message"`
+	// End are the markers that end a body.
+	End []string `yaml:"end"`
+	// Reasoning are the channels of reasoning, Content those of content.
+	Reasoning []string `yaml:"reasoning"`
+	Content   []string `yaml:"content"`
+	// Functions precedes the name of a tool in a recipient.
+	Functions string `yaml:"functions"`
 }
 
 // TaggedSpec is a call with one tagged element for each parameter, whose
@@ -126,8 +146,9 @@ type RenderSpec struct {
 	User      string `yaml:"user"`
 	Assistant string `yaml:"assistant"`
 	Tool      string `yaml:"tool"`
-	// Stop and After close an assistant's turn. Stop is what the model samples
-	// as its last token.
+	// Stop and After close an assistant's turn. Stop, a template, is what the
+	// model samples as its last token; without it, the marker that opens the
+	// next turn is.
 	Stop  string `yaml:"stop"`
 	After string `yaml:"after"`
 	// Generate opens the turn that the model is to write.

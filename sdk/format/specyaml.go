@@ -197,9 +197,13 @@ func (d *specDecoder) check(s *Spec, root *yaml.Node) {
 		need(r.Open != "" && r.Close != "", "reasoning needs open and close", "reasoning")
 	}
 	if c := s.Calls; c != nil {
-		need(c.Tagged != nil || c.JSON != nil || c.Header != nil,
-			"calls need a grammar: tagged, json or header", "calls")
-		need(len(c.Open) > 0 || c.Bare != "", "calls need open, or bare to say where they come without it", "calls")
+		need(c.Tagged != nil || c.JSON != nil || c.Header != nil || c.Messages != nil,
+			"calls need a grammar: tagged, json, header or messages", "calls")
+		if m := c.Messages; m != nil {
+			need(m.Start != "" && m.Channel != "" && m.Message != "" && len(m.End) > 0,
+				"messages need start, channel, message and end", "calls", "messages")
+		}
+		need(len(c.Open) > 0 || c.Bare != "" || c.Messages != nil, "calls need open, or bare to say where they come without it", "calls")
 		oneOf(c.Bare, []string{"", "line", "start", "anywhere"}, "calls", "bare")
 		d.checkTagged(c.Tagged, need, oneOf)
 		if j := c.JSON; j != nil {

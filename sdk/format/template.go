@@ -59,7 +59,8 @@ var templateFuncs = template.FuncMap{
 		}
 		return v
 	},
-	"quote": func(s string) string { return stringValue(s).JSON() },
+	"typescript": typescript,
+	"quote":      func(s string) string { return stringValue(s).JSON() },
 }
 
 // trimAny keeps the source of what it trims.

@@ -136,10 +136,10 @@ func trimNewline(b []byte, start, end int) int {
 // came before it.
 func (p *parser) endText() {
 	own := p.text.reasoning && p.text.reasoned || !p.text.reasoning && (p.text.last == Content || !p.text.begun)
-	if own && p.limit > p.pos {
-		p.emitText(p.limit)
+	if own && p.scan > p.pos {
+		p.emitText(p.scan)
 	}
-	p.pos = p.limit
+	p.pos = p.scan
 }
 
 // jump goes on with text at i.
@@ -168,9 +168,10 @@ func (p *parser) onMarker(m marker, i int) bool {
 			p.look = end
 		}
 		return true
-	case markSeparator:
+	case markEnd:
 		p.flushText()
-		p.jump(end)
+		p.endText()
+		p.pos, p.look, p.step = i, i, (*parser).stepBetween
 		return true
 	case markLeftover:
 		if !p.text.unclosed && (p.text.last != CallEnd || p.text.solid > p.pos) {
