@@ -220,7 +220,7 @@ func (c *call) hookRequest(conv *chat.Conversation) (out *chat.Conversation, rea
 		if len(changed.Messages) == 0 {
 			return fmt.Errorf("it has no messages")
 		}
-		keepRaw(changed.Tools, conv.Tools)
+		keepRaw(&changed, conv)
 		next = &changed
 		return nil
 	})
@@ -233,17 +233,44 @@ func (c *call) hookRequest(conv *chat.Conversation) (out *chat.Conversation, rea
 	return next, "", false, nil
 }
 
-// keepRaw restores what the JSON form of a tool leaves out, where a hook left
-// the tool as it was.
-func keepRaw(tools, before []chat.Tool) {
-	for i := range tools {
-		for j := range before {
-			t, b := &tools[i], &before[j]
-			if t.Name == b.Name && t.Type == b.Type && t.Description == b.Description && bytes.Equal(t.Parameters, b.Parameters) {
-				t.Raw = b.Raw
+// keepRaw gives the tools and the arguments that a hook left as they were
+// their own bytes back: the JSON form that hooks see has lost their spaces,
+// and what only a dialect knows of a tool.
+func keepRaw(c, before *chat.Conversation) {
+	tools := map[string]*chat.Tool{}
+	for i := range before.Tools {
+		tools[before.Tools[i].Name] = &before.Tools[i]
+	}
+	for i := range c.Tools {
+		t := &c.Tools[i]
+		b := tools[t.Name]
+		if b != nil && t.Type == b.Type && t.Description == b.Description && sameJSON(t.Parameters, b.Parameters) {
+			t.Parameters, t.Raw = b.Parameters, b.Raw
+		}
+	}
+	calls := map[string]json.RawMessage{}
+	for _, m := range before.Messages {
+		for _, p := range chat.Calls(m.Parts) {
+			calls[p.ID] = p.Arguments
+		}
+	}
+	for _, m := range c.Messages {
+		for i := range m.Parts {
+			p := &m.Parts[i]
+			if was := calls[p.ID]; p.Type == chat.ToolCall && sameJSON(p.Arguments, was) {
+				p.Arguments = was
 			}
 		}
 	}
+}
+
+// sameJSON compares JSON but for spaces.
+func sameJSON(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
 // hookCall runs the hooks of one tool call, and gives the part that is served

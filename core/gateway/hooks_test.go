@@ -74,6 +74,22 @@ func TestRequestHooks(t *testing.T) {
 	assert.NotEmpty(t, c.Chat.Tools[0].Raw, "a tool that no hook changed keeps its own bytes")
 }
 
+// TestRequestHooksKeepOtherBytes: what a hook left alone is rendered with the
+// client's own spaces.
+func TestRequestHooksKeepOtherBytes(t *testing.T) {
+	e := says("ok"+imEnd, 10)
+	b := start(t, e, hooks(changes("mask", swap("kumquat", "***"), hook.Request)))
+	body := `{"model":"policy","max_tokens":9,"tools":[{"name":"add","input_schema":{ "type": "object", "x": [ 1, 2.0 ] }}],"messages":[` +
+		`{"role":"user","content":"a kumquat"},{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"add","input":{ "a": 1.50, "b": null }}]},` +
+		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"ok"}]}]}`
+	require.Equal(t, 200, post(t, b.session(t), body).status)
+	c := b.store.only(t)
+	assert.Equal(t, "a ***", c.Chat.Messages[0].Parts[0].Text)
+	assert.Equal(t, `{ "a": 1.50, "b": null }`, string(c.Chat.Messages[1].Parts[0].Arguments))
+	assert.Equal(t, `{ "type": "object", "x": [ 1, 2.0 ] }`, string(c.Chat.Tools[0].Parameters))
+	assert.NotEmpty(t, c.Chat.Tools[0].Raw)
+}
+
 // TestHookEvent: what a hook is told.
 func TestHookEvent(t *testing.T) {
 	var mu sync.Mutex
