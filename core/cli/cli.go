@@ -101,9 +101,8 @@ func (a *App) root() *cobra.Command {
 			return a.setUp(flags)
 		},
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVar(&level, "log-level", "", "what is logged to stderr: debug, info, warn or error (default info)")
-	root.AddCommand(a.runCommand(), a.resumeCommand(), a.validateCommand(), a.traceCommand(), a.formatCommand(), a.schemaCommand(), a.devCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.resumeCommand(), a.validateCommand(), a.traceCommand(), a.convertCommand(), a.formatCommand(), a.schemaCommand(), a.devCommand(), a.versionCommand())
 	return root
 }
 

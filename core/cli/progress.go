@@ -130,7 +130,11 @@ func (p *progress) summary(t *run.Totals) {
 	fmt.Fprintf(w, "tokens\t%d in, %d out, in %d calls\n", t.Usage.Input, t.Usage.Output, t.Calls)
 	fmt.Fprintf(w, "time\t%.1f s\n", t.Seconds)
 	for _, e := range p.rows {
-		fmt.Fprintf(w, "%s\t%d rows in %s\n", e.Stage, e.Count, p.app.relative(e.Path))
+		if e.Refused > 0 {
+			fmt.Fprintf(w, "%s\t%d rows in %s, %d refused\n", e.Stage, e.Count, p.app.relative(e.Path), e.Refused)
+		} else {
+			fmt.Fprintf(w, "%s\t%d rows in %s\n", e.Stage, e.Count, p.app.relative(e.Path))
+		}
 	}
 	fmt.Fprintf(w, "results\t%s\n", filepath.Join(dir, "rollouts.jsonl"))
 	fmt.Fprintf(w, "outputs\t%s\n", filepath.Join(dir, "artifacts"))

@@ -24,30 +24,65 @@ func (e *Engine) convert(ctx context.Context) (map[string]int, error) {
 		if s.Kind != "converter" {
 			continue
 		}
-		prefix := "rows"
-		if s.Name != "rows" {
-			prefix = "rows." + run.Escape(s.Name)
-		}
-		out := &files{folder: e.Folder, prefix: prefix}
-		counted := func(yield func(*converter.Row, error) bool) {
-			for row, err := range rows.Selected(ctx, e.Store, e.Folder.ID, s.ID) {
-				if err == nil {
-					counts[s.ID]++
-				}
-				if !yield(row, err) {
-					return
-				}
-			}
-		}
-		err := e.converters[s.ID].Convert(ctx, iter.Seq2[*converter.Row, error](counted), out)
-		if err := out.finish(err); err != nil {
+		w, err := Convert(ctx, Conversion{
+			Folder: e.Folder, Store: e.Store, Stage: s.ID, Name: s.Name, Converter: e.converters[s.ID],
+		})
+		if err != nil {
 			return nil, fmt.Errorf("stage %s: write rows: %w", s.ID, err)
 		}
-		for _, path := range out.done {
-			e.Events.Emit(run.Event{Type: run.RowsWritten, Stage: s.ID, Kind: "convert", Count: counts[s.ID], Path: path})
+		counts[s.ID] = w.Rows
+		for _, path := range w.Files {
+			e.Events.Emit(run.Event{Type: run.RowsWritten, Stage: s.ID, Kind: "convert", Count: w.Rows, Refused: w.Refused, Path: path})
 		}
 	}
 	return counts, e.writeRollouts(ctx)
+}
+
+// Conversion is one converter's work on a run.
+type Conversion struct {
+	Folder    *run.Folder
+	Store     *trace.Store
+	Stage     string // the stage whose selection is converted
+	Name      string // of the converter
+	Converter converter.Converter
+	// Prefix is the path of the files up to their ending; by default they go
+	// into the run folder, as rows or rows.<name>.
+	Prefix string
+}
+
+// Written is what a conversion wrote.
+type Written struct {
+	Rows    int
+	Refused int // left out for fatal findings, or for what the trainer needs
+	Files   []string
+}
+
+// Convert writes the rows that a stage selected.
+func Convert(ctx context.Context, c Conversion) (*Written, error) {
+	if c.Prefix == "" {
+		c.Prefix = c.Folder.Path("rows")
+		if c.Name != "rows" {
+			c.Prefix += "." + run.Escape(c.Name)
+		}
+	}
+	w := &Written{}
+	counted := func(yield func(*converter.Row, error) bool) {
+		for row, err := range rows.Selected(ctx, c.Store, c.Folder.ID, c.Stage) {
+			if err == nil {
+				w.Rows++
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+	out := &files{prefix: c.Prefix}
+	err := c.Converter.Convert(ctx, iter.Seq2[*converter.Row, error](counted), out)
+	if err := out.finish(err); err != nil {
+		return nil, err
+	}
+	w.Rows, w.Refused, w.Files = w.Rows-out.refused, out.refused, out.done
+	return w, nil
 }
 
 // writeRollouts writes rollouts.jsonl, one line a rollout in task and sample
@@ -85,18 +120,22 @@ func (e *Engine) writeRollouts(ctx context.Context) error {
 // files makes a converter's files under temporary names and gives them their
 // own when all of them are complete.
 type files struct {
-	folder *run.Folder
-	prefix string
-	open   []*os.File
-	done   []string
+	prefix  string
+	open    []*os.File
+	done    []string
+	refused int
 }
+
+// Refuse implements converter.Refuser.
+func (f *files) Refuse(*converter.Row, []string) { f.refused++ }
 
 // Create implements converter.Output.
 func (f *files) Create(ending string) (io.WriteCloser, error) {
 	if ending == "" || filepath.Base(ending) != ending {
 		return nil, fmt.Errorf("create rows file: %q is no file ending", ending)
 	}
-	t, err := os.OpenFile(f.folder.Path("."+f.prefix+"."+ending), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	path := f.prefix + "." + ending
+	t, err := os.OpenFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("create rows file: %w", err)
 	}
@@ -114,7 +153,7 @@ func (f *files) finish(failed error) error {
 			os.Remove(t.Name())
 			continue
 		}
-		path := f.folder.Path(filepath.Base(t.Name())[1:])
+		path := filepath.Join(filepath.Dir(t.Name()), filepath.Base(t.Name())[1:])
 		if failed = os.Rename(t.Name(), path); failed == nil {
 			f.done = append(f.done, path)
 		}

@@ -29,6 +29,7 @@ type Event struct {
 	Usage      *chat.Usage `json:"usage,omitempty"`
 	Seconds    float64     `json:"seconds,omitempty"`
 	Count      int         `json:"count,omitempty"`
+	Refused    int         `json:"refused,omitempty"` // rows left out
 	Path       string      `json:"path,omitempty"`
 }
 

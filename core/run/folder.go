@@ -81,6 +81,15 @@ func relink(link, target string) error {
 
 // Open locks the folder of an earlier run.
 func Open(dir string) (*Folder, error) {
+	f, err := View(dir)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.acquire()
+}
+
+// View finds the folder of a run without locking it, for those who only read.
+func View(dir string) (*Folder, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
@@ -97,7 +106,7 @@ func Open(dir string) (*Folder, error) {
 		return nil, err
 	}
 	f.ID = d.Run
-	return f, f.acquire()
+	return f, nil
 }
 
 func (f *Folder) acquire() error {
