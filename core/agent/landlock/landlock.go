@@ -5,12 +5,12 @@
 package landlock
 
 import (
-	"fmt"
-	"io/fs"
 	"os"
+	"strconv"
+	"syscall"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/penstock-dev/penstock/core/agent/kernel"
 )
 
 // Rules are what Restrict puts on a thread, and so on what it starts.
@@ -32,23 +32,57 @@ const (
 	ABIScopes   = 6 // signals and abstract sockets
 )
 
+// The rights, as include/uapi/linux/landlock.h numbers them.
 const (
-	readRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
-	allRights  = 0x7fff // up to and with LANDLOCK_ACCESS_FS_TRUNCATE
-	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
-		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-	scopes = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+	execute   = 1 << 0
+	writeFile = 1 << 1
+	readFile  = 1 << 2
+	readDir   = 1 << 3
+	truncate  = 1 << 14
+	ioctl     = 1 << 15
 
-	rulePort = 2 // LANDLOCK_RULE_NET_PORT
+	readRights = execute | readFile | readDir
+	allRights  = truncate<<1 - 1
+	fileRights = execute | writeFile | readFile | truncate | ioctl
+
+	connectTCP = 1 << 1
+	scopes     = 1<<0 | 1<<1 // abstract sockets, signals
 )
+
+// The calls, the same on every machine of Linux, and their arguments.
+const (
+	sysCreateRuleset = 444
+	sysAddRule       = 445
+	sysRestrictSelf  = 446
+
+	askVersion      = 1
+	rulePathBeneath = 1
+	rulePort        = 2
+	openPath        = 0x200000 // O_PATH
+)
+
+// pathAttr is a packed struct in the kernel: 12 bytes.
+type pathAttr struct {
+	allowed uint64
+	fd      int32
+}
 
 type rulesetAttr struct{ fs, net, scoped uint64 }
 
 type portAttr struct{ allowed, port uint64 }
 
+// Error says which step failed.
+type Error struct {
+	Doing string
+	Err   error
+}
+
+func (e *Error) Error() string { return "landlock: " + e.Doing + ": " + e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
 // ABI is the version of the kernel's interface, 0 where there is none.
 func ABI() int {
-	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	v, _, errno := syscall.Syscall(sysCreateRuleset, 0, 0, askVersion)
 	if errno != 0 {
 		return 0
 	}
@@ -63,11 +97,11 @@ func (r *Rules) Restrict() error {
 	if r.Files {
 		attr.fs = allRights
 		if version >= abiIoctl {
-			attr.fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+			attr.fs |= ioctl
 		}
 	}
 	if r.TCP {
-		attr.net = unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		attr.net = connectTCP
 	}
 	if version >= ABIScopes {
 		attr.scoped = scopes
@@ -75,19 +109,19 @@ func (r *Rules) Restrict() error {
 	if attr == (rulesetAttr{}) {
 		return nil
 	}
-	set, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	set, _, errno := syscall.Syscall(sysCreateRuleset, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
-		return fmt.Errorf("landlock: make rules: %w", errno)
+		return &Error{"make rules", errno}
 	}
-	defer unix.Close(int(set))
+	defer syscall.Close(int(set))
 	if err := r.add(int(set), attr); err != nil {
 		return err
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("landlock: %w", err)
+	if err := kernel.Prctl(kernel.SetNoNewPrivs, 1); err != nil {
+		return &Error{"give up new privileges", err}
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, set, 0, 0); errno != 0 {
-		return fmt.Errorf("landlock: put rules on: %w", errno)
+	if _, _, errno := syscall.Syscall(sysRestrictSelf, set, 0, 0); errno != 0 {
+		return &Error{"put rules on", errno}
 	}
 	return nil
 }
@@ -107,10 +141,10 @@ func (r *Rules) add(set int, attr rulesetAttr) error {
 		return nil
 	}
 	for _, port := range r.Ports {
-		rule := portAttr{allowed: unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, port: uint64(port)}
-		_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(set), rulePort, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+		rule := portAttr{allowed: connectTCP, port: uint64(port)}
+		_, _, errno := syscall.Syscall6(sysAddRule, uintptr(set), rulePort, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
 		if errno != 0 {
-			return fmt.Errorf("landlock: allow port %d: %w", port, errno)
+			return &Error{"allow port " + strconv.Itoa(port), errno}
 		}
 	}
 	return nil
@@ -120,19 +154,19 @@ func addPath(set int, path string, rights, handled uint64) error {
 	if handled == 0 {
 		return nil
 	}
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	fd, err := syscall.Open(path, openPath|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("landlock: allow %s: %w", path, &fs.PathError{Op: "open", Path: path, Err: err})
+		return &Error{"allow " + path, err}
 	}
-	defer unix.Close(fd)
+	defer syscall.Close(fd)
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		rights &= fileRights
 	}
-	rule := unix.LandlockPathBeneathAttr{Allowed_access: rights & handled, Parent_fd: int32(fd)}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(set), unix.LANDLOCK_RULE_PATH_BENEATH,
+	rule := pathAttr{allowed: rights & handled, fd: int32(fd)}
+	_, _, errno := syscall.Syscall6(sysAddRule, uintptr(set), rulePathBeneath,
 		uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
 	if errno != 0 {
-		return fmt.Errorf("landlock: allow %s: %w", path, errno)
+		return &Error{"allow " + path, errno}
 	}
 	return nil
 }

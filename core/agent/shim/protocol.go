@@ -1,11 +1,9 @@
 package shim
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/penstock-dev/penstock/core/agent/landlock"
@@ -46,9 +44,16 @@ func (o *Order) Encode() []byte {
 		f = append(f, strconv.FormatBool(r.Files), strconv.FormatBool(r.TCP))
 		f = appendList(appendList(appendList(f, r.Read), r.Write), ports)
 	}
-	body := strings.Join(f, "\x00")
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
-	return append(b, body...)
+	b := make([]byte, 4)
+	for i, field := range f {
+		if i > 0 {
+			b = append(b, 0)
+		}
+		b = append(b, field...)
+	}
+	n := uint32(len(b) - 4)
+	b[0], b[1], b[2], b[3] = byte(n>>24), byte(n>>16), byte(n>>8), byte(n)
+	return b
 }
 
 func appendList(f, list []string) []string {
@@ -62,7 +67,7 @@ func readOrder(r io.Reader) (*Order, error) {
 	if _, err := io.ReadFull(r, size[:]); err != nil {
 		return nil, errors.Join(errOrder, err)
 	}
-	n := binary.BigEndian.Uint32(size[:])
+	n := uint32(size[0])<<24 | uint32(size[1])<<16 | uint32(size[2])<<8 | uint32(size[3])
 	if n > maxOrder {
 		return nil, errOrder
 	}
@@ -70,7 +75,7 @@ func readOrder(r io.Reader) (*Order, error) {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return nil, errors.Join(errOrder, err)
 	}
-	f := &fields{left: strings.Split(string(body), "\x00")}
+	f := &fields{left: split(string(body), 0)}
 	o := &Order{Path: f.next(), Dir: f.next(), Grace: time.Duration(f.number()), Argv: f.list(), Env: f.list()}
 	if len(f.left) > 0 {
 		o.Rules = &landlock.Rules{Files: f.next() == "true", TCP: f.next() == "true", Read: f.list(), Write: f.list()}
@@ -149,8 +154,8 @@ func (r Report) encode() []byte {
 
 // ParseReport reads a line that the shim wrote.
 func ParseReport(line string) (Report, error) {
-	kind, rest, _ := strings.Cut(line, " ")
-	number, text, _ := strings.Cut(rest, " ")
+	kind, rest := cut(line, ' ')
+	number, text := cut(rest, ' ')
 	n, err := strconv.Atoi(number)
 	if err == nil {
 		text, err = strconv.Unquote(text)

@@ -1,16 +1,14 @@
 package shim
 
 import (
-	"fmt"
-	"math"
+	"errors"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/penstock-dev/penstock/core/agent/kernel"
 )
 
 // Arg is the first argument of a binary that shall be the shim.
@@ -35,9 +33,10 @@ const (
 )
 
 // Packages are initialized in the order of their import paths as soon as their
-// own imports are, so this runs before nearly all else that is linked in: a
-// run needs two shims, and what the rest of the binary sets up takes ten times
-// as long as they do.
+// own imports are, so this runs before nearly all else that is linked in, as
+// long as the shim imports next to nothing (a test holds it to that). A run
+// needs two shims, and what the rest of the binary sets up takes ten times as
+// long as they do.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == Arg && !slices.Contains(os.Args[2:], ArgEscape) {
 		os.Exit(Main(os.Args[2:]))
@@ -53,7 +52,7 @@ func Main(args []string) int {
 	// Capabilities and the signal at the parent's death belong to a thread.
 	runtime.LockOSThread()
 	closeOnExec()
-	setSignals(ignore)
+	ignoreSignals(true)
 	s := &shim{orders: os.NewFile(orderFD, "orders"), reports: os.NewFile(reportFD, "reports")}
 	if slices.Contains(args, argInit) {
 		return s.init(slices.Contains(args, ArgProbe))
@@ -64,15 +63,15 @@ func Main(args []string) int {
 // closeOnExec keeps every file but the standard three from the program, those
 // that the host itself was started with among them.
 func closeOnExec() {
-	if unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+	if kernel.CloseOnExecFrom(3) == nil {
 		return
 	}
 	entries, _ := os.ReadDir("/proc/self/fd")
-	unix.CloseOnExec(orderFD)
-	unix.CloseOnExec(reportFD)
+	syscall.CloseOnExec(orderFD)
+	syscall.CloseOnExec(reportFD)
 	for _, e := range entries {
 		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
-			unix.CloseOnExec(fd)
+			syscall.CloseOnExec(fd)
 		}
 	}
 }
@@ -90,12 +89,12 @@ func (s *shim) report(r Report) {
 // outer is the shim outside of the namespaces.
 func (s *shim) outer(args []string) int {
 	for _, a := range args {
-		if dir, ok := strings.CutPrefix(a, ArgTemp); ok {
-			defer os.RemoveAll(dir)
+		if len(a) > len(ArgTemp) && a[:len(ArgTemp)] == ArgTemp {
+			defer os.RemoveAll(a[len(ArgTemp):])
 		}
 	}
 	probe := slices.Contains(args, ArgProbe)
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+	if err := kernel.Prctl(kernel.SetChildSubreaper, 1); err != nil {
 		s.report(Report{Kind: Failed, Text: "become a subreaper: " + err.Error()})
 		return 1
 	}
@@ -105,7 +104,7 @@ func (s *shim) outer(args []string) int {
 		s.report(Report{Kind: Isolated, Text: Walk})
 	default:
 		// The program must not write reports through /proc.
-		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+		_ = kernel.Prctl(kernel.SetDumpable, 0)
 		s.supervise(&walker{self: os.Getpid()}, Walk)
 	}
 	s.report(Report{Kind: Gone})
@@ -122,12 +121,12 @@ func (s *shim) inNamespaces(args []string) bool {
 	}
 	pidfd := -1
 	attr := &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL, PidFD: &pidfd,
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd,
 	}
 	switch {
 	case os.Geteuid() != 0:
 		asUser(attr)
-	case !mayAdmin():
+	case !kernel.HasCap(kernel.CapSysAdmin):
 		// In a user namespace root would lose its say over the files of others.
 		s.note = "root without CAP_SYS_ADMIN"
 		return false
@@ -156,40 +155,24 @@ func (s *shim) inNamespaces(args []string) bool {
 // asUser puts a user namespace around the others, in which the user and group
 // stay who they are, and keeps the one capability that mounting needs.
 func asUser(attr *syscall.SysProcAttr) {
-	attr.Cloneflags |= unix.CLONE_NEWUSER
+	attr.Cloneflags |= syscall.CLONE_NEWUSER
 	uid, gid := os.Geteuid(), os.Getegid()
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
-}
-
-func mayAdmin() bool {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if unix.Capget(&header, &data[0]) != nil {
-		return false
-	}
-	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
+	attr.AmbientCaps = []uintptr{kernel.CapSysAdmin}
 }
 
 // killAtHangUp kills process 1 when the host has closed its pipe. Process 1
 // reads the pipe itself; this is for the case that it can't.
 func killAtHangUp(pid, pidfd int) {
-	fds := []unix.PollFd{{Fd: orderFD}}
-	for {
-		n, err := unix.Poll(fds, -1)
-		if err != nil && err != unix.EINTR {
-			return
-		}
-		if n > 0 && fds[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0 {
-			break
-		}
-	}
-	if pidfd < 0 {
-		_ = unix.Kill(pid, unix.SIGKILL)
+	if kernel.WaitHangUp(orderFD) != nil {
 		return
 	}
-	_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+	if pidfd < 0 {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		return
+	}
+	_ = kernel.PidfdSignal(pidfd, syscall.SIGKILL)
 }
 
 // init is process 1 of the new namespaces.
@@ -202,7 +185,7 @@ func (s *shim) init(probe bool) int {
 		s.report(Report{Kind: Isolated, Text: PIDNS})
 		return 0
 	}
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	_ = kernel.Prctl(kernel.SetDumpable, 0)
 	s.supervise(namespace{}, PIDNS)
 	return 0
 }
@@ -211,24 +194,13 @@ func (s *shim) init(probe bool) int {
 // private first: without that the new one would replace the machine's.
 func mountProc() error {
 	if os.Getpid() != 1 {
-		return fmt.Errorf("process %d instead of 1", os.Getpid())
+		return errors.New("not process 1 of its namespace")
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make / private: %w", err)
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return errors.New("make / private: " + err.Error())
 	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mount /proc: %w", err)
+	if err := syscall.Mount("proc", "/proc", "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
+		return errors.New("mount /proc: " + err.Error())
 	}
 	return nil
-}
-
-// dropAmbient takes from the calling thread, and so from what it starts, the
-// capability that was needed to mount.
-func dropAmbient() error {
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return err
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	return unix.Capset(&header, &none[0])
 }

@@ -2,39 +2,29 @@ package shim
 
 import (
 	"syscall"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/penstock-dev/penstock/core/agent/kernel"
 )
 
-// The two things that can be done with a signal here. A tool may signal all
-// that it can see, and a terminal its whole group, so the shim ignores what
-// would end it. Package os/signal is not for this: it would bring most of the
-// binary's packages with it, see init.
-const (
-	byDefault = 0
-	ignore    = 1
-)
-
+// deadly are the signals that would end the shim. A tool may signal all that
+// it can see, and a terminal its whole group. Package os/signal, which is the
+// usual way, is initialized too late: see init.
 var deadly = [...]syscall.Signal{
-	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGALRM, unix.SIGUSR1, unix.SIGUSR2,
-	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGIO, unix.SIGPWR,
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGUSR1,
+	syscall.SIGUSR2, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGXCPU, syscall.SIGXFSZ, syscall.SIGVTALRM,
+	syscall.SIGIO, syscall.SIGPWR,
 }
 
-// setSignals sets what becomes of the deadly signals.
-func setSignals(handler uintptr) {
-	// The kernel's struct sigaction on the 64-bit machines of Linux: handler,
-	// flags, restorer, mask.
-	action := [4]uintptr{handler}
+func ignoreSignals(ignored bool) {
 	for _, sig := range deadly {
-		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+		kernel.SetSignal(sig, ignored)
 	}
 }
 
 // fork starts a program for which every signal has its default again, as what
 // is ignored would stay so.
 func fork(path string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
-	setSignals(byDefault)
-	defer setSignals(ignore)
+	ignoreSignals(false)
+	defer ignoreSignals(true)
 	return syscall.ForkExec(path, argv, attr)
 }

@@ -1,13 +1,13 @@
 package shim
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"runtime"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/penstock-dev/penstock/core/agent/kernel"
 )
 
 // holder reaches every process of a run but the shim itself.
@@ -20,11 +20,11 @@ type holder interface {
 type namespace struct{}
 
 func (namespace) term() {
-	_ = unix.Kill(-1, unix.SIGTERM)
-	_ = unix.Kill(-1, unix.SIGCONT) // a stopped process would not hear it
+	_ = syscall.Kill(-1, syscall.SIGTERM)
+	_ = syscall.Kill(-1, syscall.SIGCONT) // a stopped process would not hear it
 }
 
-func (namespace) kill() { _ = unix.Kill(-1, unix.SIGKILL) }
+func (namespace) kill() { _ = syscall.Kill(-1, syscall.SIGKILL) }
 
 // supervise starts the program and returns when no process of it is left. It
 // is the only one that waits for children, so that no number of a child that
@@ -99,11 +99,7 @@ func (s *shim) watch(h holder, pid int, grace time.Duration) {
 // childEnds tells each time that a child has ended and is to be collected.
 func childEnds(changed chan<- bool) {
 	for {
-		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil { // no child is left, which reap finds, too
+		if kernel.WaitChild() != nil { // none is left, which reap finds, too
 			return
 		}
 		changed <- true
@@ -127,18 +123,11 @@ func (s *shim) reap(pid int) (left, ended bool) {
 			ended = true
 			e := Report{Kind: Ended, Number: status.ExitStatus()}
 			if status.Signaled() {
-				e.Number, e.Text = -1, signalName(status.Signal())
+				e.Number, e.Text = -1, kernel.SignalName(status.Signal())
 			}
 			s.report(e)
 		}
 	}
-}
-
-func signalName(sig syscall.Signal) string {
-	if name := unix.SignalName(sig); name != "" {
-		return name
-	}
-	return fmt.Sprintf("SIG%d", int(sig))
 }
 
 // listen sends true for a request to end and false at the end of the pipe.
@@ -186,15 +175,15 @@ func start(o *Order) (pid int, err error) {
 // files.
 func startHere(o *Order) (pid int, err error) {
 	if os.Geteuid() != 0 {
-		if err := dropAmbient(); err != nil {
-			return 0, fmt.Errorf("drop capabilities: %w", err)
+		if err := kernel.DropCaps(); err != nil {
+			return 0, errors.New("drop capabilities: " + err.Error())
 		}
 		// A program that became another user could not be killed by this one.
-		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+		_ = kernel.Prctl(kernel.SetNoNewPrivs, 1)
 	}
 	attr := &syscall.ProcAttr{
 		Dir: o.Dir, Env: o.Env, Files: []uintptr{0, 1, 2},
-		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	for wait := time.Millisecond; ; wait *= 2 {
 		pid, err = fork(o.Path, o.Argv, attr)
@@ -210,12 +199,12 @@ func startHere(o *Order) (pid int, err error) {
 // letGo closes the shim's own ends of the standard three, so that the host
 // sees when the program's are closed.
 func letGo() {
-	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
 	for fd := range 3 {
-		_ = unix.Dup3(null, fd, 0)
+		_ = syscall.Dup3(null, fd, 0)
 	}
-	_ = unix.Close(null)
+	_ = syscall.Close(null)
 }

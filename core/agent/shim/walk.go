@@ -1,11 +1,11 @@
 package shim
 
 import (
-	"bytes"
 	"os"
 	"strconv"
+	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/penstock-dev/penstock/core/agent/kernel"
 )
 
 // walker reaches the descendants of a subreaper. Whoever among them loses its
@@ -21,8 +21,8 @@ type Process struct {
 
 func (w *walker) term() {
 	for _, p := range w.descendants() {
-		p.Signal(unix.SIGTERM)
-		p.Signal(unix.SIGCONT) // a stopped process would not hear it
+		p.Signal(syscall.SIGTERM)
+		p.Signal(syscall.SIGCONT) // a stopped process would not hear it
 	}
 }
 
@@ -38,7 +38,7 @@ func (w *walker) kill() {
 		before := len(stopped)
 		for _, p := range w.descendants() {
 			if k := (key{p.PID, p.start}); !stopped[k] {
-				p.Signal(unix.SIGSTOP)
+				p.Signal(syscall.SIGSTOP)
 				stopped[k] = true
 			}
 		}
@@ -47,7 +47,7 @@ func (w *walker) kill() {
 		}
 	}
 	for _, p := range w.descendants() {
-		p.Signal(unix.SIGKILL)
+		p.Signal(syscall.SIGKILL)
 	}
 }
 
@@ -65,18 +65,18 @@ func (w *walker) descendants() []Process {
 }
 
 // Signal signals this very process and no later one of the same number.
-func (p Process) Signal(sig unix.Signal) {
-	fd, err := unix.PidfdOpen(p.PID, 0)
-	if err == unix.ENOSYS {
-		_ = unix.Kill(p.PID, sig)
+func (p Process) Signal(sig syscall.Signal) {
+	fd, err := kernel.PidfdOpen(p.PID)
+	if err == syscall.ENOSYS {
+		_ = syscall.Kill(p.PID, sig)
 		return
 	}
 	if err != nil {
 		return
 	}
-	defer unix.Close(fd)
+	defer syscall.Close(fd)
 	if now, ok := readProcess(p.PID); ok && now.start == p.start {
-		_ = unix.PidfdSendSignal(fd, sig, nil, 0)
+		_ = kernel.PidfdSignal(fd, sig)
 	}
 }
 
@@ -106,11 +106,11 @@ func readProcess(pid int) (Process, bool) {
 	if err != nil {
 		return Process{}, false
 	}
-	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-	if len(fields) < 20 {
+	fields := split(afterLast(string(data), ')'), ' ') // the first is empty
+	if len(fields) < 21 {
 		return Process{}, false
 	}
-	number := func(i int) int { n, _ := strconv.Atoi(string(fields[i])); return n }
-	start, _ := strconv.ParseUint(string(fields[19]), 10, 64)
-	return Process{PID: pid, Parent: number(1), Session: number(3), start: start}, true
+	number := func(i int) int { n, _ := strconv.Atoi(fields[i]); return n }
+	start, _ := strconv.ParseUint(fields[20], 10, 64)
+	return Process{PID: pid, Parent: number(2), Session: number(4), start: start}, true
 }
