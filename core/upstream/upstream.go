@@ -5,6 +5,9 @@ package upstream
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"time"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -26,7 +29,26 @@ type Request struct {
 	// AffinityKey is stable for a session, so that its turns meet a warm
 	// cache.
 	AffinityKey string
+	// Raw is the client's own request, for an upstream that speaks its dialect
+	// (Info.Dialect); the others ignore it. Chat stands beside it always.
+	Raw *RawRequest
 }
+
+// RawRequest is a request as a client wrote it. An upstream of its dialect
+// sends these bytes and changes only what has to differ: the name of the
+// model, sampling that isn't that of Request.Sampling, and what Changed names.
+type RawRequest struct {
+	Dialect string
+	Query   string      // as received, without the question mark
+	Header  http.Header // the upstream sends on those that its protocol knows
+	Body    []byte
+	Stream  bool
+	Changed Changed
+}
+
+// Changed names the parts of a raw request that no longer say what
+// Request.Chat says, and are therefore written anew from it.
+type Changed struct{ Messages, Tools bool }
 
 // Chunk is a piece of a generation. Text of chunks may be cut anywhere, also
 // within a rune. With WantIDs, IDs and Logprobs have one length; a logprob
@@ -47,6 +69,18 @@ type Chunk struct {
 	// it gave none.
 	PromptTokens int
 	OutputTokens int
+	CachedTokens int // part of PromptTokens
+	// PromptIDs are the ids of the prompt as the engine read it. They come
+	// with WantIDs, in one chunk, from engines that tell.
+	PromptIDs []int32
+	// Deltas are what an upstream that parses by itself (Info.Parses) made of
+	// these tokens; Text is empty then. Their parts are numbered through the
+	// whole reply.
+	Deltas []chat.Delta
+	// Raw is the reply as it came, for a request with Raw that was sent as it
+	// was: whole server-sent events for a stream, else the body. The chunk
+	// with Finish has all of it from the event that gives the reason on.
+	Raw []byte
 }
 
 // Finish is an engine's reason to stop, in its own word and in ours.
@@ -72,11 +106,87 @@ type Upstream interface {
 	Close() error
 }
 
+// Info says what an upstream is and does.
+type Info struct {
+	Server  string // what and where it is, for people
+	Version string // the server's own, "" if it doesn't tell
+	Context int    // in tokens, 0 if the server doesn't tell
+	// Parses says that it renders and parses by itself: it is asked with Chat
+	// and replies in Deltas, and a model of it has no format.
+	Parses bool
+	// Dialect is the name of the client dialect whose bytes it takes and gives
+	// as they are, "" for none.
+	Dialect string
+	// Refuses is what requests must not hold.
+	Refuses []Refusal
+}
+
+// Refusal is something that an upstream declares it refuses in requests.
+type Refusal string
+
+// What upstreams refuse.
+const (
+	RefusesEmptyTools    Refusal = "empty_tools"     // tools: []
+	RefusesOrphanChoice  Refusal = "orphan_choice"   // a tool choice without tools
+	RefusesServerTools   Refusal = "server_tools"    // tools that the provider runs
+	RefusesCacheControl  Refusal = "cache_control"   // cache breakpoints
+	RefusesInnerSystem   Refusal = "inner_system"    // system messages after the first others
+	RefusesToolChoice    Refusal = "tool_choice"     // calls can't be forced
+	RefusesToolImages    Refusal = "tool_images"     // images in tool results
+	RefusesUnsigned      Refusal = "unsigned"        // reasoning without a signature of its own
+	RefusesReasoning     Refusal = "reasoning"       // reasoning in the history
+	RefusesTopK          Refusal = "top_k"           // sampling by top_k
+	RefusesLongMaxTokens Refusal = "long_max_tokens" // more tokens than the context has
+)
+
+// Describer is an upstream that knows its Info.
+type Describer interface{ Info() Info }
+
+// InfoOf is the Info of u, or as good as none.
+func InfoOf(u Upstream) Info {
+	if d, ok := u.(Describer); ok {
+		return d.Info()
+	}
+	return Info{Server: u.Kind()}
+}
+
+// Counter is an upstream that counts the tokens of a prompt without
+// generating. Its error is ErrNoCount where this server can't.
+type Counter interface {
+	Count(ctx context.Context, r *Request) (int, error)
+}
+
+// ErrNoCount says that a server doesn't count tokens.
+var ErrNoCount = errors.New("the server doesn't count tokens")
+
 // StatusError is a refusal by an engine or provider.
 type StatusError struct {
 	Status     int
-	RetryAfter int // seconds
+	RetryAfter int    // seconds
+	Type       string // the kind of error in the server's own word, "" if unsaid
 	Message    string
 }
 
 func (e *StatusError) Error() string { return e.Message }
+
+// NotRunError is the error of a request that the server can't have begun to
+// work on, so that asking again, there or elsewhere, repeats nothing.
+type NotRunError struct{ Err error }
+
+func (e *NotRunError) Error() string { return e.Err.Error() }
+func (e *NotRunError) Unwrap() error { return e.Err }
+
+// NotRun reports whether err, of Generate, says that the request can't have
+// run, and how long the server wants to be left alone, 0 if it didn't say.
+func NotRun(err error) (after time.Duration, ok bool) {
+	var refused *StatusError
+	if errors.As(err, &refused) {
+		after = time.Duration(refused.RetryAfter) * time.Second
+		switch refused.Status {
+		case http.StatusTooManyRequests, http.StatusServiceUnavailable, 529:
+			return after, true
+		}
+	}
+	var notRun *NotRunError
+	return after, errors.As(err, &notRun)
+}
