@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-dev/penstock/core/engine"
-	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/plugin"
 	"github.com/penstock-dev/penstock/core/run"
@@ -141,10 +140,7 @@ func (a *App) execute(ctx context.Context, x execution) (err error) {
 	}
 	e, err := engine.New(ctx, engine.Options{
 		Pipeline: x.pipeline, Folder: x.folder, File: x.file, Events: events, Store: x.store, Plugins: x.plugins, Log: a.log, Self: self,
-		Gateway: gateway.Options{
-			Addr: a.settings.Gateway.Addr, KeepAlive: a.settings.Gateway.KeepAlive, BodyLimit: a.settings.Limits.Body,
-			Limits: gateway.Limits{Calls: a.settings.Limits.Calls, Messages: a.settings.Limits.Messages, Tools: a.settings.Limits.Tools},
-		},
+		Gateway: a.gatewayOptions(),
 	})
 	if err != nil {
 		return &exitError{exitInfra, err}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,11 +81,42 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
+// NewGateway opens the models and the gateway alone, for agents that others
+// start. Close ends what it started.
+func NewGateway(ctx context.Context, o Options) (*Engine, error) {
+	e := &Engine{Options: o, models: map[string]*gateway.Model{}}
+	err := e.openModels(ctx, o.Pipeline.ModelOrder)
+	if err == nil {
+		for _, name := range o.Pipeline.ModelOrder {
+			e.Gateway.Models = append(e.Gateway.Models, e.models[name])
+		}
+		err = e.openGateway()
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+// URL is where the gateway listens.
+func (e *Engine) URL() string { return e.front.URL() }
+
+// Session opens a session on one of the models, outside of any rollout.
+func (e *Engine) Session(ctx context.Context, model string) (*gateway.Session, error) {
+	m := e.models[model]
+	if m == nil {
+		return nil, fmt.Errorf("open session: there is no model %s", model)
+	}
+	return e.front.Open(ctx, gateway.SessionSpec{
+		Session: trace.Session{ID: run.NewID("s"), ModelEntry: model, Opened: time.Now().UTC()}, Model: m,
+	})
+}
+
 func (e *Engine) open(ctx context.Context) error {
 	if err := e.openStages(ctx); err != nil {
 		return err
 	}
-	if err := e.openModels(ctx); err != nil {
+	if err := e.openModels(ctx, e.used()); err != nil {
 		return err
 	}
 	if len(e.models) > 0 {
@@ -99,6 +131,17 @@ func (e *Engine) open(ctx context.Context) error {
 	e.runner = agent.NewRunner(agent.RunnerOptions{Shim: []string{e.Self, "__shim"}, Log: e.Log})
 	e.File.Isolation = e.runner.Isolation()
 	return nil
+}
+
+// used are the models that stages name, in the order of the file.
+func (e *Engine) used() []string {
+	var out []string
+	for _, name := range e.Pipeline.ModelOrder {
+		if slices.ContainsFunc(e.Pipeline.Stages, func(s *pipeline.Stage) bool { return s.Model == name }) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 func (e *Engine) openStages(ctx context.Context) (err error) {

@@ -13,17 +13,9 @@ import (
 	"github.com/penstock-dev/penstock/sdk/hook"
 )
 
-// openModels opens the models that stages name, with their formats, upstreams
-// and hooks.
-func (e *Engine) openModels(ctx context.Context) error {
-	used := map[string]bool{}
-	for _, s := range e.Pipeline.Stages {
-		used[s.Model] = true
-	}
-	for _, name := range e.Pipeline.ModelOrder {
-		if !used[name] {
-			continue
-		}
+// openModels opens models, with their formats, upstreams and hooks.
+func (e *Engine) openModels(ctx context.Context, names []string) error {
+	for _, name := range names {
 		m, err := e.openModel(ctx, e.Pipeline.Models[name])
 		if err != nil {
 			return fmt.Errorf("model %s: %w", name, err)

@@ -1,8 +1,6 @@
 package pipeline
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -273,13 +271,4 @@ func scalarJSON(n *yaml.Node, leaf func(*yaml.Node) []byte) ([]byte, error) {
 		return leaf(n), nil
 	}
 	return quoted(n.Value), nil
-}
-
-// compactJSON removes white space.
-func compactJSON(b []byte) json.RawMessage {
-	var c bytes.Buffer
-	if err := json.Compact(&c, b); err != nil {
-		return b
-	}
-	return c.Bytes()
 }

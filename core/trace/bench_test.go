@@ -147,8 +147,7 @@ func BenchmarkPutCall(b *testing.B) {
 				b.ReportAllocs()
 				var next, session atomic.Int64
 				var wg sync.WaitGroup
-				var template []*Call
-				template = agentSession("s", 30)
+				template := agentSession("s", 30)
 				b.ResetTimer()
 				for range writers {
 					wg.Go(func() {

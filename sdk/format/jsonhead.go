@@ -8,16 +8,15 @@ import (
 // headState is the state of a call that is a JSON object: until its name and
 // arguments are known, nothing is emitted.
 type headState struct {
-	step    func(*parser) bool // where a skipped or buffered value goes on
-	from    int                // where the string that is read begins
-	name    string
-	id      string
-	key     string
-	begun   bool // the call was emitted
-	args    bool // its arguments were read
-	saved   []byte
-	saveTo  *[]byte
-	partial bool
+	step   func(*parser) bool // where a skipped or buffered value goes on
+	from   int                // where the string that is read begins
+	name   string
+	id     string
+	key    string
+	begun  bool // the call was emitted
+	args   bool // its arguments were read
+	saved  []byte
+	saveTo *[]byte
 }
 
 // startHead reads a call object at i.

@@ -142,9 +142,7 @@ type tag struct {
 func newTag(pattern string) *tag {
 	before, after, _ := cutName(pattern)
 	t := &tag{}
-	for _, piece := range bytes.Fields([]byte(after)) {
-		t.after = append(t.after, piece)
-	}
+	t.after = append(t.after, bytes.Fields([]byte(after))...)
 	before = bytes.TrimSuffix(before, []byte(`"`))
 	if len(t.after) > 0 {
 		t.after[0] = bytes.TrimPrefix(t.after[0], []byte(`"`))

@@ -59,7 +59,36 @@ func (v *view) lsRollouts(ctx context.Context, asJSON bool) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", r.ID, r.Status, dash(r.ExitStatus), reward,
 			len(sessions), r.Calls, r.Usage.Input, r.Usage.Output, one(r.Error, 60))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return v.lsOutside(ctx, asJSON)
+}
+
+// lsOutside lists the sessions that belong to no rollout: those of agents that
+// others started.
+func (v *view) lsOutside(ctx context.Context, asJSON bool) error {
+	sessions, err := v.Sessions(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		if s.Rollout != "" {
+			continue
+		}
+		if asJSON {
+			if err := v.line(s); err != nil {
+				return err
+			}
+			continue
+		}
+		calls, err := v.Calls(ctx, s.ID)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(v.out, "%s  no rollout, model %s, %d calls\n", s.ID, s.ModelEntry, len(calls))
+	}
+	return nil
 }
 
 // callLine is a call in a list.
