@@ -13,7 +13,7 @@ import (
 
 // features are the parts of the pipeline file's language that the engine can
 // run.
-var features = []string{"run", "aliases", "unknown_models", "csv"}
+var features = []string{"run", "aliases", "unknown_models", "csv", "budget.tokens", "budget.wall"}
 
 // registry makes a registry with the plugins of this binary.
 func (a *App) registry() (*plugin.Registry, error) {

@@ -93,7 +93,7 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 	if v.home, v.dir, err = v.place(v.stage.ID, res); err != nil {
 		return nil, invoker.InfraError, err
 	}
-	deadline := time.Now().Add(v.stage.Timeout)
+	deadline := time.Now().Add(v.limit())
 	if err := v.open(ctx, res, deadline); err != nil {
 		return nil, invoker.InfraError, err
 	}
@@ -110,6 +110,15 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 	return v.result(ctx, exit)
 }
 
+// limit is how long this try may take: the stage's timeout, or its budget of
+// wall time where that is shorter.
+func (v *invocation) limit() time.Duration {
+	if w := v.stage.Budget.Wall; w > 0 && w < v.stage.Timeout {
+		return w
+	}
+	return v.stage.Timeout
+}
+
 // open opens the session of this try, if the stage names a model.
 func (v *invocation) open(ctx context.Context, res *trace.StageResult, deadline time.Time) (err error) {
 	res.Session = ""
@@ -123,7 +132,7 @@ func (v *invocation) open(ctx context.Context, res *trace.StageResult, deadline 
 			Attempt: res.Attempt, ModelEntry: v.stage.Model, Opened: time.Now().UTC(),
 		},
 		Model: model, Task: v.task.Data, Deadline: deadline, Hold: true,
-		Budget: gateway.Budget{Calls: v.stage.Budget.Calls, Turns: v.stage.Budget.Turns},
+		Budget: gateway.Budget{Calls: v.stage.Budget.Calls, Turns: v.stage.Budget.Turns, Tokens: v.stage.Budget.Tokens},
 	})
 	if err != nil {
 		return fmt.Errorf("open session: %w", err)
@@ -280,6 +289,8 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 		status = v.stop.ExitStatus
 	case v.idle.Load():
 		status = noActivity
+	case exit.TimedOut && v.limit() < v.stage.Timeout:
+		status = invoker.Budget
 	case exit.TimedOut:
 		status = "timeout"
 	case stats.BudgetHit:

@@ -64,6 +64,9 @@ type Hook struct {
 type Budget struct {
 	Calls int `json:"calls"` // generations that reached the upstream
 	Turns int `json:"turns"` // those of the main lineage
+	// Tokens is input and output together; the call that gets there is
+	// answered, the next one is refused.
+	Tokens int `json:"tokens"`
 }
 
 // SessionSpec is what a session is opened with.

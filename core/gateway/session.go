@@ -271,6 +271,9 @@ func (s *Session) reserve() *wire.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.spec.Budget
+	if used := s.stats.Usage.Input + s.stats.Usage.Output; b.Tokens > 0 && used >= b.Tokens {
+		return s.overBudget("%d tokens of %d are used", used, b.Tokens)
+	}
 	if b.Calls > 0 && s.stats.Calls+s.reserved >= b.Calls {
 		return s.overBudget("%d of %d calls are used", s.stats.Calls+s.reserved, b.Calls)
 	}
