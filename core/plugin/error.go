@@ -46,11 +46,15 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause, which is a *component.Error where the component
-// itself failed.
-func (e *Error) Unwrap() error {
-	if e.Cause != nil {
-		return e.Cause
+// Unwrap gives a *component.Error, the component's own where it failed, and
+// the cause.
+func (e *Error) Unwrap() []error {
+	if _, ok := e.Cause.(*component.Error); ok {
+		return []error{e.Cause}
 	}
-	return &component.Error{Code: string(e.Reason), Message: e.Message, Retryable: e.Retryable}
+	own := &component.Error{Code: string(e.Reason), Message: e.Message, Retryable: e.Retryable}
+	if e.Cause == nil {
+		return []error{own}
+	}
+	return []error{own, e.Cause}
 }

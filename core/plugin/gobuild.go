@@ -55,14 +55,30 @@ func (r *Registry) build(ctx context.Context, dir string, target goTarget) (stri
 		return "", fmt.Errorf("build %s: there is no go command in PATH; install Go, or build the plugin elsewhere and name the file", dir)
 	}
 	r.log.Debug("build plugin", "folder", dir, "as", target.name)
-	args := append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", path}, target.args...)
-	if text, err := runGo(ctx, tool, dir, target, append(args, ".")); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", dir, err, text)
+	if err := compileGo(ctx, tool, dir, path, target); err != nil {
+		return "", fmt.Errorf("build %s: %w", dir, err)
 	}
 	if err := remember(ctx, tool, dir, target, note); err != nil {
 		r.log.Debug("plugin build is not remembered", "folder", dir, "error", err)
 	}
 	return path, nil
+}
+
+// compileGo builds and puts the result in place whole. Paths, the state of the
+// checkout and debug information are left out, so that equal sources give
+// equal bytes anywhere.
+func compileGo(ctx context.Context, tool, dir, path string, target goTarget) error {
+	tmp, err := os.MkdirTemp(filepath.Dir(path), "new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	fresh := filepath.Join(tmp, target.name)
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", fresh}, target.args...)
+	if text, err := runGo(ctx, tool, dir, target, append(args, ".")); err != nil {
+		return fmt.Errorf("%w\n%s", err, text)
+	}
+	return os.Rename(fresh, path)
 }
 
 func runGo(ctx context.Context, tool, dir string, target goTarget, args []string) ([]byte, error) {

@@ -19,10 +19,12 @@ import (
 // whole. It implements go-plugin's runner.Runner.
 type group struct {
 	argv, env []string
+	input     bool     // whether stdin is a pipe; else it is empty
 	lines     *lineLog // its standard error
 	head      head     // the first bytes of its standard output
 
 	cmd            *exec.Cmd
+	stdin          *os.File // to be written, with input
 	stdout, stderr *os.File
 	readers        sync.WaitGroup // until standard error was read to its end
 	reaped         chan struct{}  // closed when the program is reaped
@@ -37,7 +39,7 @@ func newGroup(argv, env []string) *group {
 	return &group{argv: argv, env: env, reaped: make(chan struct{}), drained: make(chan struct{})}
 }
 
-// prepare takes what go-plugin adds to the environment.
+// prepare takes what is to be added to the environment.
 func (g *group) prepare(handshake []string) error {
 	g.cmd = exec.Command(g.argv[0], g.argv[1:]...)
 	g.cmd.Env = append(slices.Clone(g.env), handshake...)
@@ -56,10 +58,20 @@ func (g *group) Start(context.Context) error {
 		return errors.Join(err, out.Close(), outw.Close())
 	}
 	g.cmd.Stdout, g.cmd.Stderr = outw, errw
+	theirs, ours := []*os.File{outw, errw}, []*os.File{out, errr}
+	if g.input {
+		inr, in, err := os.Pipe()
+		if err != nil {
+			closeAll(append(theirs, ours...))
+			return err
+		}
+		g.cmd.Stdin, g.stdin = inr, in
+		theirs, ours = append(theirs, inr), append(ours, in)
+	}
 	err = startRetry(g.cmd)
-	_, _ = outw.Close(), errw.Close()
+	closeAll(theirs)
 	if err != nil {
-		_, _ = out.Close(), errr.Close()
+		closeAll(ours)
 		return err
 	}
 	g.stdout, g.stderr = out, errr
@@ -71,6 +83,12 @@ func (g *group) Start(context.Context) error {
 	return nil
 }
 
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
 // startRetry starts cmd. A program that was just written may be held open for
 // an instant by a child that another goroutine is starting.
 func startRetry(cmd *exec.Cmd) error {
@@ -80,7 +98,8 @@ func startRetry(cmd *exec.Cmd) error {
 			return err
 		}
 		fresh := exec.Command(cmd.Path, cmd.Args[1:]...)
-		fresh.Env, fresh.SysProcAttr, fresh.Stdout, fresh.Stderr = cmd.Env, cmd.SysProcAttr, cmd.Stdout, cmd.Stderr
+		fresh.Env, fresh.SysProcAttr = cmd.Env, cmd.SysProcAttr
+		fresh.Stdin, fresh.Stdout, fresh.Stderr = cmd.Stdin, cmd.Stdout, cmd.Stderr
 		*cmd = *fresh
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -104,7 +123,10 @@ func (g *group) reap() {
 	case <-read:
 	case <-time.After(50 * time.Millisecond):
 	}
-	_, _ = g.stdout.Close(), g.stderr.Close()
+	closeAll([]*os.File{g.stdout, g.stderr})
+	if g.stdin != nil {
+		_ = g.stdin.Close()
+	}
 	<-read
 	close(g.drained)
 }
@@ -137,7 +159,7 @@ func (g *group) Stdout() io.ReadCloser {
 }
 
 // Stderr implements runner.Runner.
-func (g *group) Stderr() io.ReadCloser { return &onceRead{File: g.stderr, end: g.readers.Done} }
+func (g *group) Stderr() io.ReadCloser { return &onceRead{file: g.stderr, end: g.readers.Done} }
 
 // Wait implements runner.Runner.
 func (g *group) Wait(context.Context) error { <-g.reaped; return nil }
@@ -173,13 +195,15 @@ func (g *group) HostToPlugin(network, address string) (string, string, error) {
 
 // onceRead tells when a file was read to its end.
 type onceRead struct {
-	*os.File
+	file *os.File // not embedded: io.Copy would go around Read
 	once sync.Once
 	end  func()
 }
 
+func (r *onceRead) Close() error { return r.file.Close() }
+
 func (r *onceRead) Read(p []byte) (int, error) {
-	n, err := r.File.Read(p)
+	n, err := r.file.Read(p)
 	if err != nil {
 		r.once.Do(r.end)
 		if errors.Is(err, os.ErrClosed) {

@@ -5,12 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"runtime"
 	"strconv"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,33 +16,12 @@ import (
 	"github.com/penstock-dev/penstock/sdk/schema"
 )
 
-// How a process that dies is started again: after a pause that doubles, and
-// not at all while it died often in the last minute.
-const (
-	firstPause  = 100 * time.Millisecond
-	longPause   = 10 * time.Second
-	deathWindow = time.Minute
-	maxDeaths   = 5
-)
-
-// process supervises one plugin program. It is started at the first call,
-// and again after it died; its instances are then opened again as they are
-// called.
+// process is a plugin program. Its instances outlive a death of it: they are
+// opened again as they are called.
 type process struct {
-	key    string
-	argv   []string
-	env    []string
-	sum    string
-	limits Limits
-	log    *slog.Logger
-	slots  chan struct{} // one for each call in flight
-	turn   chan struct{} // held while starting, so that waiting can be given up
-
-	mu      sync.Mutex
-	current *running
-	deaths  []time.Time
-	tail    string // of the last one that died
-	closed  bool
+	*supervisor[*running]
+	sum     string
+	limits  Limits
 	handles atomic.Int64
 }
 
@@ -64,15 +39,9 @@ func (r *Registry) loadProcess(ctx context.Context, s Source) (program, error) {
 	if err != nil {
 		return nil, err
 	}
-	inFlight := s.MaxInFlight
-	if inFlight <= 0 {
-		inFlight = 2 * runtime.GOMAXPROCS(0)
-	}
-	return &process{
-		key: s.Key, argv: argv, env: environ(s.Env), sum: sum, limits: s.Limits,
-		log:   r.log.With("plugin", s.Key),
-		slots: make(chan struct{}, inFlight), turn: make(chan struct{}, 1),
-	}, nil
+	log, env := r.log.With("plugin", s.Key), environ(s.Env)
+	start := func(ctx context.Context) (*running, error) { return start(ctx, argv, env, log) }
+	return &process{supervisor: newSupervisor(s.Key, s.MaxInFlight, log, start), sum: sum, limits: s.Limits}, nil
 }
 
 func (p *process) digest() string { return p.sum }
@@ -93,124 +62,6 @@ func (p *process) describe(ctx context.Context) ([]component.Descriptor, error) 
 	return parseDescription(reply.Description)
 }
 
-// get returns the running program and starts it if there is none.
-func (p *process) get(ctx context.Context) (*running, error) {
-	if run := p.alive(); run != nil {
-		return run, nil
-	}
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-	case <-ctx.Done():
-		return nil, p.fail("", Cancelled, ctx.Err())
-	}
-	if run := p.alive(); run != nil {
-		return run, nil
-	}
-	if err := p.pause(ctx); err != nil {
-		return nil, err
-	}
-	run, err := start(ctx, p.argv, p.env, p.log)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, p.fail("", Cancelled, ctx.Err())
-		}
-		p.died()
-		return nil, &Error{Plugin: p.key, Reason: Unavailable, Message: err.Error(), Cause: err}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		run.kill()
-		return nil, p.fail("", Unavailable, errors.New("the plugin registry is closed"))
-	}
-	p.current = run
-	return run, nil
-}
-
-// alive is the current program unless it is known to be dead.
-func (p *process) alive() *running {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.current == nil {
-		return nil
-	}
-	select {
-	case <-p.current.lost:
-		return nil
-	default:
-		return p.current
-	}
-}
-
-// pause buries the program that died, if one did, and waits until the next
-// may start.
-func (p *process) pause(ctx context.Context) error {
-	p.mu.Lock()
-	dead := p.current
-	p.mu.Unlock()
-	if dead != nil {
-		p.drop(dead)
-	}
-	p.mu.Lock()
-	n, tail, closed := len(p.deaths), p.tail, p.closed
-	var last time.Time
-	if n > 0 {
-		last = p.deaths[n-1]
-	}
-	p.mu.Unlock()
-	switch {
-	case closed:
-		return p.fail("", Unavailable, errors.New("the plugin registry is closed"))
-	case n == 0:
-		return nil
-	case n >= maxDeaths:
-		return &Error{Plugin: p.key, Reason: Unavailable, Tail: tail,
-			Message: fmt.Sprintf("it died %d times within a minute and isn't started again for now", n)}
-	}
-	pause := min(firstPause<<(n-1), longPause)
-	timer := time.NewTimer(time.Until(last.Add(pause)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return p.fail("", Cancelled, ctx.Err())
-	}
-}
-
-// died counts a death and forgets those of more than a minute ago.
-func (p *process) died() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	p.deaths = append(p.deaths, now)
-	for len(p.deaths) > 0 && now.Sub(p.deaths[0]) > deathWindow {
-		p.deaths = p.deaths[1:]
-	}
-}
-
-// drop ends a program that failed, once, and returns the end of what it wrote
-// to standard error.
-func (p *process) drop(run *running) string {
-	tail := run.bury()
-	p.mu.Lock()
-	mine := p.current == run
-	if mine {
-		p.current, p.tail = nil, tail
-	}
-	p.mu.Unlock()
-	if mine {
-		p.died()
-		p.log.Warn("plugin process died", "exit", run.exit(), "tail", tail)
-	}
-	return tail
-}
-
-func (p *process) fail(method string, reason Reason, err error) *Error {
-	return &Error{Plugin: p.key, Method: method, Reason: reason, Message: err.Error(), Cause: err}
-}
-
 // explain makes an Error of a gRPC status. One that says that the program is
 // gone ends what is left of it.
 func (p *process) explain(ctx context.Context, run *running, method string, err error) error {
@@ -223,9 +74,7 @@ func (p *process) explain(ctx context.Context, run *running, method string, err 
 	text := status.Convert(err).Message()
 	switch status.Code(err) {
 	case codes.Unavailable:
-		tail := p.drop(run)
-		return &Error{Plugin: p.key, Method: method, Reason: Unavailable, Tail: tail, Retryable: true,
-			Message: "the plugin process died during the call (" + run.exit() + ")"}
+		return p.lost(run, method)
 	case codes.DeadlineExceeded: // the deadline that went along with the call
 		return p.fail(method, Timeout, fmt.Errorf("the call took too long: %w", context.DeadlineExceeded))
 	case codes.ResourceExhausted:
@@ -261,13 +110,7 @@ func (p *process) open(ctx context.Context, d component.Descriptor, config json.
 // close ends the program: its instances are closed, which may take 50 ms,
 // then its process group is killed.
 func (p *process) close(context.Context) error {
-	p.mu.Lock()
-	run := p.current
-	p.current, p.closed = nil, true
-	p.mu.Unlock()
-	if run != nil {
-		run.stop()
-	}
+	p.supervisor.close()
 	return nil
 }
 
@@ -300,10 +143,8 @@ func (i *processInstance) begin(ctx context.Context, method string, size int) (c
 	if limit := p.limits.In; size > proto.MaxMessage-1024 || limit > 0 && int64(size) > limit {
 		return nil, nil, &Error{Plugin: p.key, Method: method, Reason: TooLarge, Message: fmt.Sprintf("a request of %d bytes is over the plugin's limit", size)}
 	}
-	select {
-	case p.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, p.fail(method, Cancelled, ctx.Err())
+	if err := p.slot(ctx, method); err != nil {
+		return nil, nil, err
 	}
 	cancel := context.CancelFunc(func() {})
 	if p.limits.Timeout > 0 {
@@ -336,7 +177,7 @@ func (i *processInstance) call(ctx context.Context, method string, in []byte) ([
 }
 
 func (i *processInstance) close(ctx context.Context) error {
-	if run := i.process.alive(); run != nil {
+	if run, ok := i.process.alive(); ok {
 		run.closeHandle(ctx, i.handle)
 	}
 	return nil

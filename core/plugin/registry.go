@@ -54,8 +54,7 @@ type entry struct {
 
 // program is a loaded plugin over some transport.
 type program interface {
-	// describe returns what the program holds, without keeping it running for
-	// that alone.
+	// describe returns what the program holds.
 	describe(ctx context.Context) ([]component.Descriptor, error)
 	// open makes an instance of one component. An error about one field of the
 	// config is a *schema.Error.
@@ -104,7 +103,7 @@ func New(o Options) *Registry {
 
 // Add loads a plugin: it builds what is given as a Go folder, hashes it,
 // copies it into the cache and asks it to describe itself, once for each
-// sha256. The program isn't left running.
+// sha256.
 func (r *Registry) Add(ctx context.Context, s Source) error {
 	kind, name, err := s.split()
 	if err != nil {
@@ -144,7 +143,7 @@ func (r *Registry) free(s Source) error {
 	e := r.entries[s.Key]
 	switch {
 	case r.closed:
-		return errors.New("the plugin registry is closed")
+		return errClosed
 	case e == nil:
 		return nil
 	case e.transport != Builtin:
@@ -179,11 +178,16 @@ func (r *Registry) load(ctx context.Context, s Source, transport, kind, name str
 	})
 	if l.err != nil {
 		r.mu.Lock()
-		if r.programs[string(id)] == l && l.program == nil {
+		mine := r.programs[string(id)] == l
+		if mine {
 			delete(r.programs, string(id)) // the next Add may succeed
 		}
 		r.mu.Unlock()
-		return nil, nil, l.err
+		err := l.err
+		if mine && l.program != nil {
+			err = errors.Join(err, l.program.close(ctx))
+		}
+		return nil, nil, err
 	}
 	if len(l.all) == 0 {
 		d, err := l.program.undescribed(kind, name)
@@ -199,7 +203,7 @@ func (r *Registry) start(ctx context.Context, s Source, transport string) (progr
 	case Wasm:
 		return r.loadWasm(ctx, s)
 	default:
-		return nil, errors.New("exec plugins are not built yet")
+		return r.loadExec(s)
 	}
 }
 
@@ -360,7 +364,7 @@ func (r *Registry) share(id string) (*opened, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, errors.New("the plugin registry is closed")
+		return nil, errClosed
 	}
 	o := r.open[id]
 	if o == nil {

@@ -52,7 +52,6 @@ func TestAddRefusesWhatCanNotBe(t *testing.T) {
 		"another kind":       {Source{Key: "hook/a", Wasm: wat(t, "exact")}, "the module is no hook: it doesn't export hook_apply"},
 		"unknown grant":      {Source{Key: "judger/a", Wasm: wat(t, "exact"), Grant: []string{"http_fetch"}}, `"http_fetch" can't be granted`},
 		"another name":       {Source{Key: "judger/other", Wasm: zooBuilt.wasm}, "it holds no judger/other but ["},
-		"exec":               {Source{Key: "judger/a", Exec: []string{"sh"}}, "exec plugins are not built yet"},
 		"go without package": {Source{Key: "judger/a", ProcessGo: dir}, "build "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -227,6 +227,8 @@ func (r *running) bury() string {
 	return r.group.lines.tail()
 }
 
+func (r *running) gone() <-chan struct{} { return r.lost }
+
 // exit says how the program ended.
 func (r *running) exit() string { return r.group.state() }
 

@@ -243,11 +243,19 @@ func (w *wasm) undescribed(kind, name string) (component.Descriptor, error) {
 		return d, fmt.Errorf("the module is no %s: it doesn't export %s", kind, kindExports[kind][0])
 	}
 	if kind == component.Hook {
-		for _, p := range []hook.Point{hook.Request, hook.Reply, hook.ToolCall, hook.StageBefore, hook.StageAfter, hook.Row} {
-			d.Changes = append(d.Changes, string(p))
-		}
+		d.Changes = everyPoint()
 	}
 	return d, nil
+}
+
+// everyPoint lists the points at which a hook that doesn't describe itself is
+// called.
+func everyPoint() []string {
+	var names []string
+	for _, p := range []hook.Point{hook.Request, hook.Reply, hook.ToolCall, hook.StageBefore, hook.StageAfter, hook.Row} {
+		names = append(names, string(p))
+	}
+	return names
 }
 
 func (w *wasm) describe(ctx context.Context) ([]component.Descriptor, error) {

@@ -1,0 +1,131 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/hook"
+	"github.com/penstock-dev/penstock/sdk/judger"
+	"github.com/penstock-dev/penstock/sdk/sdktest"
+)
+
+// noCache keeps Python from writing beside its sources.
+var noCache = []string{"PYTHONDONTWRITEBYTECODE=1"}
+
+func python(t testing.TB) []string {
+	path, err := filepath.Abs("testdata/exec/zoo.py")
+	require.NoError(t, err)
+	return []string{"python3", path}
+}
+
+func TestPythonJudgersAndHooks(t *testing.T) {
+	r, logged := load(t, Source{Key: "judger/tame", Exec: python(t), Env: noCache})
+	for _, key := range []string{"judger/vote", "hook/shout"} {
+		require.NoError(t, r.Add(t.Context(), Source{Key: key, Exec: python(t), Env: noCache}))
+	}
+	assert.Equal(t, Exec, r.Transport("judger", "tame"))
+	sdktest.Judger(t, func(ctx context.Context, config json.RawMessage) (judger.Judger, error) {
+		return r.Judger(ctx, "tame", config)
+	}, []sdktest.Case{
+		{Name: "equal", Request: `{"task":{"answer":"é"},"rollout":{"final_text":"é","tool_calls":[{},{}]}}`,
+			Want: `{"reward":1,"components":{"calls":2},"explanation":"got é","status":"scored"}`},
+		{Name: "other, over lines", Request: "{\n\"task\": {\"answer\": \"4\"},\n\"rollout\":{\"final_text\":\"5\"}}",
+			Want: `{"reward":0,"components":{"calls":0},"explanation":"got 5","status":"scored"}`},
+		{Name: "config", Config: `{"ignore_case":true}`, Request: `{"task":{"answer":"A"},"rollout":{"final_text":"a"}}`,
+			Want: `{"reward":1,"components":{"calls":0},"explanation":"got a","status":"scored"}`},
+		{Name: "skip", Request: `{"rollout":{"final_text":"skip"}}`, Want: `{"reward":null,"explanation":"nothing to see","status":"skipped"}`},
+		{Name: "exception", Request: `{"rollout":{"final_text":"error"}}`, Error: "plugin judger/tame: judge: ValueError: can't tell"},
+		{Name: "wrong config", Config: `{"ignore_case":1}`, Request: `{}`, Error: "/ignore_case: is number, want boolean"},
+		{Name: "refused config", Config: `{"weight":-1}`, Request: `{}`, Error: "/weight: is negative"},
+		{Name: "large, by file", Request: `{"task":{"answer":"` + strings.Repeat("x", maxInline) + `"},"rollout":{"final_text":"a"}}`,
+			Want: `{"reward":0,"components":{"calls":0},"explanation":"got a","status":"scored"}`},
+	})
+	_, err := open(t, r, "tame").Judge(t.Context(), judgeRequest(`{"rollout":{"final_text":"again"}}`))
+	var e *component.Error
+	require.ErrorAs(t, err, &e)
+	assert.True(t, e.Retryable)
+	assert.Eventually(t, func() bool { return strings.Contains(logged.String(), `msg="judging é" plugin=judger/tame`) }, time.Second, 5*time.Millisecond)
+
+	sdktest.Judger(t, func(ctx context.Context, config json.RawMessage) (judger.Judger, error) {
+		return r.Judger(ctx, "vote", config)
+	}, []sdktest.Case{{Name: "group", Request: `{"rollouts":[{"final_text":"a"},{"final_text":"b"},{"final_text":"a"}]}`,
+		Want: `[{"reward":1,"status":"scored"},{"reward":0,"status":"scored"},{"reward":1,"status":"scored"}]`}})
+	sdktest.Hook(t, func(ctx context.Context, config json.RawMessage) (hook.Hook, error) {
+		return r.Hook(ctx, "shout", config)
+	}, []sdktest.Case{{Name: "hook", Request: `{"point":"request","request":{"messages":[{"role":"user","parts":[{"type":"text","text":"hi"}]}]}}`,
+		Want: `{"action":"replace","value":{"messages":[{"role":"user","parts":[{"type":"text","text":"HI"}]}]}}`}})
+}
+
+func TestAnExecProgramThatDiesOrHangsComesBack(t *testing.T) {
+	r, _ := load(t, Source{Key: "judger/wild", Exec: python(t), Env: noCache, Limits: Limits{Timeout: 2 * time.Second}})
+	j := open(t, r, "wild")
+	_, err := ask(j, "crash")
+	e := fails(t, err, Unavailable)
+	assert.True(t, e.Retryable)
+	assert.Contains(t, e.Error(), "the plugin process died during the call (exit status 3); it wrote: panic: the lion is loose")
+	_, err = ask(j, "loop")
+	fails(t, err, Timeout)
+	_, err = ask(j, "nan")
+	assert.Contains(t, fails(t, err, Failed).Error(), "reward is nan, want a finite number")
+	v, err := ask(j, "")
+	require.NoError(t, err)
+	assert.InDelta(t, 1, *v.Reward, 0)
+}
+
+func TestCallersOfAnExecProgramTakeTurns(t *testing.T) {
+	r, _ := load(t, Source{Key: "judger/tame", Exec: python(t), Env: noCache})
+	j := open(t, r, "tame")
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			v, err := j.Judge(context.Background(), judgeRequest(`{"task":{"answer":"a"},"rollout":{"final_text":"a"}}`))
+			if assert.NoError(t, err) {
+				assert.InDelta(t, 1, *v.Reward, 0)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestTheShortestExecProgramNeedsNoDescribe(t *testing.T) {
+	path := script(t, `echo starting
+while read -r line; do
+  id=${line#*\"id\":}; id=${id%%,*}
+  case $line in
+  *'"method":"judge"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"reward":0.5}}' ;;
+  *) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no such method"}}' ;;
+  esac
+done
+`)
+	r, logged := load(t, Source{Key: "judger/short", Exec: []string{path}})
+	v, err := ask(open(t, r, "short"), "")
+	require.NoError(t, err)
+	assert.InDelta(t, 0.5, *v.Reward, 0)
+	assert.Equal(t, judger.Scored, v.Status)
+	assert.Contains(t, logged.String(), "msg=starting", "what is no answer is logged")
+	_, err = r.Judger(t.Context(), "short", json.RawMessage(`{"a":1}`))
+	require.ErrorContains(t, err, "/a: unknown field")
+}
+
+func TestFilesAreInTheDigest(t *testing.T) {
+	c := cache{t.TempDir()}
+	_, plain, err := c.program(python(t), nil)
+	require.NoError(t, err)
+	_, with, err := c.program(python(t), []string{"../../sdk/python/penstock.py"})
+	require.NoError(t, err)
+	_, again, err := c.program(python(t), nil)
+	require.NoError(t, err)
+	assert.NotEqual(t, plain, with)
+	assert.Equal(t, plain, again)
+	_, _, err = c.program(python(t), []string{"no such file"})
+	require.ErrorContains(t, err, "files: ")
+}
