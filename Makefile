@@ -2,14 +2,18 @@
 
 CLAUDE_CODE  := 2.1.332
 STATICCHECK  := v0.8.2
+BUBBLEWRAP   := 0.8.0-2+deb12u1
 
 # Everything that is fetched or built outside the Go caches goes here.
 CACHE        ?= $(CURDIR)/.cache
 BIN          := $(CURDIR)/bin/penstock
 CLAUDE       := $(CACHE)/npm/node_modules/.bin/claude
+BWRAP        := $(CACHE)/debian/usr/bin/bwrap
 FUZZTIME     ?= 3s
 
 export PENSTOCK_CACHE ?= $(CACHE)/penstock
+# What deps unpacked is found by the tests, after what the machine has.
+export PATH := $(PATH):$(CACHE)/debian/usr/bin
 
 .PHONY: help demo demo-claude test bench soak build fmt lint deps plugins clean fuzz
 
@@ -39,8 +43,18 @@ $(CLAUDE):
 	@echo "== install @anthropic-ai/claude-code@$(CLAUDE_CODE) into $(CACHE)/npm"
 	@npm install --prefix $(CACHE)/npm --no-audit --no-fund --no-package-lock --loglevel=error
 
-deps: $(CLAUDE) ## fetch what the tests use beside Go modules, pinned, into .cache
+deps: $(CLAUDE) $(BWRAP) ## fetch what the tests use beside Go modules, pinned, into .cache
 	@go mod download
+
+# A Debian package is unpacked into the cache, not installed. When the mirror
+# has only a newer one, that one is taken, and said.
+$(BWRAP):
+	@command -v apt-get >/dev/null || { echo "make: no apt-get here; sandbox tests use the bwrap on the PATH, if any"; exit 0; }; \
+	mkdir -p $(CACHE)/debian && cd $(CACHE)/debian && \
+	echo "== fetch bubblewrap $(BUBBLEWRAP) into $(CACHE)/debian" && \
+	{ apt-get download -q bubblewrap=$(BUBBLEWRAP) 2>/dev/null || { apt-get update -q >/dev/null && apt-get download -q bubblewrap=$(BUBBLEWRAP) 2>/dev/null; } || \
+	  { echo "== $(BUBBLEWRAP) is gone from the mirror, taking the newest"; apt-get download -q bubblewrap; }; } && \
+	dpkg -x bubblewrap_*.deb .
 
 test: build lint ## everything that CI runs
 	@go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -fuzztime $(FUZZTIME)

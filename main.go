@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/penstock-dev/penstock/core/agent"
@@ -21,6 +22,12 @@ func main() {
 	// The shim that holds agent processes is this binary, too.
 	if len(os.Args) > 1 && os.Args[1] == "__shim" {
 		os.Exit(agent.ShimMain(os.Args[2:]))
+	}
+	// Upstream keys are in this process; other processes of the user, agents
+	// among them, are not to read them from its memory.
+	if err := agent.Conceal(); err != nil {
+		fmt.Fprintln(os.Stderr, "penstock:", err)
+		os.Exit(4)
 	}
 	app := &cli.App{Version: cli.BuildVersion(), Stdout: os.Stdout, Stderr: os.Stderr}
 	os.Exit(app.Main(context.Background(), os.Args[1:]))

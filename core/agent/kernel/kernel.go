@@ -97,7 +97,8 @@ type capHeader struct {
 	pid     int32
 }
 
-type capData struct{ effective, permitted, inheritable uint32 }
+// capData is effective, permitted and inheritable; only the first is read.
+type capData struct{ effective, _, _ uint32 }
 
 const capVersion = 0x20080522
 
