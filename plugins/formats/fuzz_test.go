@@ -131,6 +131,9 @@ func checkCover(t *testing.T, name string, f format.Format, text string, events 
 		}
 	}
 	rest := lost.String()
+	if name == "gemma4" { // the channel's name is markup
+		rest = strings.ReplaceAll(rest, "thought", "")
+	}
 	if name == "harmony" { // the words of its headers are markup
 		rest = strings.NewReplacer("analysis", "", "commentary", "", "final", "", "assistant", "").Replace(rest)
 	}

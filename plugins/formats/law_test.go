@@ -105,7 +105,7 @@ func TestRenderLaw(t *testing.T) {
 			for range 150 {
 				think := reasons(f) && (opens(t, f) || w.IntN(2) == 0)
 				c := w.conversation(think)
-				if name == "llama3_json" {
+				if name == "llama3_json" || name == "llama4_pythonic" {
 					withoutTextBesideCalls(c)
 				}
 				if think {

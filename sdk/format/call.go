@@ -67,6 +67,13 @@ func (p *parser) tryItem(i int) match {
 			wait = true
 		}
 	}
+	if p.g.literal {
+		if how := p.literalAt(i); how == full {
+			return full
+		} else if how == part {
+			wait = true
+		}
+	}
 	if j := p.g.json; j != nil {
 		switch c := p.buf[i]; {
 		case c == '{':
@@ -195,7 +202,7 @@ func (p *parser) afterItem(i int) bool {
 		p.call.array = false
 		p.call.end, p.look = i+1, i+1
 		return true
-	case p.g.json != nil && (c == ',' || c == ';'):
+	case (p.g.json != nil || p.g.literal) && (c == ',' || c == ';'):
 		var ok bool
 		if next, ok = p.space(i + 1); !ok {
 			return false

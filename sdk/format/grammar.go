@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // declared is a format made from a Spec.
@@ -36,7 +37,12 @@ func (d *declared) Markers() []string { return d.markers }
 func markersOf(s *Spec) []string {
 	all := slices.Concat(s.Stops, s.Tokens)
 	if r := s.Reasoning; r != nil {
-		all = append(all, r.Open, r.Close)
+		for _, m := range []string{r.Open, r.Close} {
+			within := func(token string) bool { return strings.Contains(m, token) }
+			if !slices.ContainsFunc(s.Tokens, within) {
+				all = append(all, m)
+			}
+		}
 	}
 	var out []string
 	for _, m := range all {
@@ -80,6 +86,8 @@ type grammar struct {
 	tagged        *taggedGrammar
 	bareTagged    bool
 	json          *JSONSpec
+	literal       bool
+	strings       []byte // around strings in JSON
 	header        *headerGrammar
 	messages      *messageGrammar
 	hasReasoning  bool
@@ -97,11 +105,27 @@ func newGrammar(s *Spec) *grammar {
 	if r := s.Reasoning; r != nil {
 		g.hasReasoning, g.endedByCall, g.anywhere = true, r.EndedByCall, r.Anywhere
 		content = []marker{{[]byte(r.Open), markReasonOpen}, {[]byte(r.Close), markReasonClose}}
-		reasoning = content
+		reasoning = slices.Clone(content)
+	}
+	for _, f := range s.Frames {
+		open, shut := markFrameOpen, markFrameClose
+		if f.Anywhere {
+			open, shut = markFrameFree, markFrameFree
+		}
+		if f.Open != "" {
+			content = append(content, marker{[]byte(f.Open), open})
+		}
+		if f.Close != "" {
+			content = append(content, marker{[]byte(f.Close), shut})
+		}
 	}
 	if c := s.Calls; c != nil {
 		g.opens, g.closes, g.noise = texts(c.Open), texts(c.Close), texts(c.Noise)
 		g.json = c.JSON
+		g.literal = c.Literal
+		if c.Strings != "" {
+			g.strings = []byte(c.Strings)
+		}
 		if c.Tagged != nil {
 			g.tagged = newTaggedGrammar(c.Tagged, g)
 			g.bareTagged = c.Bare != "" && !g.tagged.open.inline
@@ -154,7 +178,10 @@ func (g *grammar) callMarkers() []marker {
 		out = append(out, marker{g.header.open, markBare})
 	}
 	if g.json != nil && g.tagged == nil && g.header == nil {
-		out = append(out, marker{[]byte("{"), markBare}, marker{[]byte("["), markBare})
+		out = append(out, marker{[]byte("{"), markBare})
+	}
+	if (g.json != nil || g.literal) && g.tagged == nil && g.header == nil {
+		out = append(out, marker{[]byte("["), markBare})
 	}
 	return out
 }

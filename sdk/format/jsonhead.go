@@ -212,7 +212,7 @@ func (p *parser) stepJSON() bool {
 	case status == jsonMore && !p.final:
 		return false
 	case status == jsonEnd:
-		if p.json.fixed {
+		if p.json.fixed && !(p.json.python && p.lit.check) {
 			p.warn("mended_json", i, i)
 		}
 		p.look, p.step = i, p.head.step

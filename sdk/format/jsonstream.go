@@ -12,6 +12,11 @@ type jsonStream struct {
 	key   bool   // the string is a key
 	pend  []byte // a comma with what follows it, until it isn't a trailing one
 	fixed bool   // something was mended
+
+	python bool   // literals are Python's: quotes of any kind, tuples
+	triple bool   // the string is in three quotes
+	delim  []byte // a marker that strings may be between, whose keys are bare
+	raw    bool   // the string is between two of them
 }
 
 type jsonState uint8
@@ -40,7 +45,7 @@ const (
 const maxWord = 1024
 
 func (s *jsonStream) reset() {
-	*s = jsonStream{stack: s.stack[:0], pend: s.pend[:0]}
+	*s = jsonStream{stack: s.stack[:0], pend: s.pend[:0], delim: s.delim}
 }
 
 // run reads b from i on and appends JSON to out, which may be nil. It returns
@@ -95,11 +100,11 @@ func (s *jsonStream) token(b []byte, i int, final bool, out *[]byte) (int, jsonS
 	case jsonKey, jsonFirstKey:
 		return s.keyToken(b, i, final, out)
 	case jsonColon:
-		if c != ':' {
+		if c != ':' && (c != '=' || s.delim == nil) {
 			return i, jsonBroken
 		}
-		s.state = jsonValue
-		put(out, c)
+		s.state, s.fixed = jsonValue, s.fixed || c != ':'
+		put(out, ':')
 		return i + 1, jsonMore
 	}
 	return s.after(c, i, out)
@@ -107,8 +112,8 @@ func (s *jsonStream) token(b []byte, i int, final bool, out *[]byte) (int, jsonS
 
 // comma decides, at the token behind a comma, whether it was a trailing one.
 func (s *jsonStream) comma(c byte, out *[]byte) bool {
-	if c == '}' || c == ']' {
-		s.state, s.fixed = jsonAfter, true
+	if c == '}' || c == ']' || c == ')' {
+		s.state, s.fixed = jsonAfter, s.fixed || !s.python
 		put(out, s.pend[1:]...)
 	} else {
 		put(out, s.pend...)
@@ -129,6 +134,9 @@ func (s *jsonStream) after(c byte, i int, out *[]byte) (int, jsonStatus) {
 		s.pend = append(s.pend, c)
 	case c == '}' && open == '{', c == ']' && open == '[':
 		put(out, c)
+		s.pop()
+	case c == ')' && open == '(':
+		put(out, ']')
 		s.pop()
 	default:
 		return i, jsonBroken
@@ -151,7 +159,7 @@ func (s *jsonStream) ended() {
 
 func (s *jsonStream) value(b []byte, i int, final bool, out *[]byte) (int, jsonStatus) {
 	switch c := b[i]; {
-	case c == '{' || c == '[':
+	case c == '{' || c == '[' || c == '(' && s.python:
 		if len(s.stack) == maxDepth {
 			return i, jsonBroken
 		}
@@ -159,23 +167,32 @@ func (s *jsonStream) value(b []byte, i int, final bool, out *[]byte) (int, jsonS
 		s.state = jsonItem
 		if c == '{' {
 			s.state = jsonFirstKey
+		} else {
+			c = '['
 		}
 		put(out, c)
 		return i + 1, jsonMore
-	case c == ']' && s.state == jsonItem:
-		put(out, c)
+	case (c == ']' || c == ')' && s.stack[len(s.stack)-1] == '(') && s.state == jsonItem:
+		put(out, ']')
 		s.pop()
 		return i + 1, jsonMore
 	case c == '"' || c == '\'':
+		if s.python {
+			return s.openPython(b, i, final, out)
+		}
+		s.fixed = s.fixed || s.delim != nil
 		s.open(c, false, out)
 		return i + 1, jsonMore
+	case s.delim != nil:
+		return s.openDelimited(b, i, final, out)
 	}
 	return s.word(b, i, final, out)
 }
 
 func (s *jsonStream) open(quote byte, key bool, out *[]byte) {
 	s.quote, s.key, s.state = quote, key, jsonString
-	s.fixed = s.fixed || quote == '\''
+	s.fixed = s.fixed || quote == '\'' && !s.python
+	s.triple, s.raw = false, false
 	put(out, '"')
 }
 
@@ -188,6 +205,8 @@ func (s *jsonStream) keyToken(b []byte, i int, final bool, out *[]byte) (int, js
 	case c == '"' || c == '\'':
 		s.open(c, true, out)
 		return i + 1, jsonMore
+	case s.delim != nil:
+		return s.bareKey(b, i, out)
 	case c == '_' || c == '$' || c|0x20 >= 'a' && c|0x20 <= 'z':
 		end := i
 		for end < len(b) && (b[end] == '_' || b[end] == '$' || b[end]|0x20 >= 'a' && b[end]|0x20 <= 'z' || b[end] >= '0' && b[end] <= '9') {
@@ -222,7 +241,7 @@ func (s *jsonStream) word(b []byte, i int, final bool, out *[]byte) (int, jsonSt
 	if !ok || end-i > maxWord {
 		return i, jsonBroken
 	}
-	s.fixed = s.fixed || string(word) != string(b[i:end])
+	s.fixed = s.fixed || string(word) != string(b[i:end]) && !s.python
 	put(out, word...)
 	s.ended()
 	return end, jsonMore
@@ -230,6 +249,9 @@ func (s *jsonStream) word(b []byte, i int, final bool, out *[]byte) (int, jsonSt
 
 // str reads on inside a string. Escapes are never split.
 func (s *jsonStream) str(b []byte, i int, final bool, out *[]byte) int {
+	if s.raw {
+		return s.delimited(b, i, out)
+	}
 	start := i
 	flush := func(end int) {
 		if out != nil {
@@ -256,12 +278,20 @@ func (s *jsonStream) str(b []byte, i int, final bool, out *[]byte) int {
 		}
 		flush(i)
 		switch {
+		case c == s.quote && s.triple && !hasPrefix(b[i+1:], string([]byte{c, c})):
+			if len(b)-i < 3 && !final {
+				return i
+			}
+			s.fixed = true
+			put(out, '\\', c)
+			if c == '\'' && out != nil {
+				*out = append((*out)[:len(*out)-2], c)
+			}
+			i++
 		case c == s.quote:
-			put(out, '"')
-			if s.key {
-				s.state = jsonColon
-			} else {
-				s.ended()
+			s.closeString(out)
+			if s.triple {
+				return i + 3
 			}
 			return i + 1
 		case c == '\\':
@@ -287,6 +317,15 @@ func (s *jsonStream) str(b []byte, i int, final bool, out *[]byte) int {
 	}
 	flush(i)
 	return i
+}
+
+func (s *jsonStream) closeString(out *[]byte) {
+	put(out, '"')
+	if s.key {
+		s.state = jsonColon
+	} else {
+		s.ended()
+	}
 }
 
 // plainEscape is the length of the escape at the start of b where it is one of

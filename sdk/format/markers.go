@@ -22,6 +22,9 @@ const (
 	markBare     // begins a call that has no wrapper
 	markLeftover // closes something that isn't open
 	markEnd      // ends a message
+	markFrameOpen
+	markFrameClose
+	markFrameFree // opens or closes a frame, wherever it is
 )
 
 type marker struct {

@@ -39,6 +39,7 @@ type parser struct {
 	val  valueState
 	head headState
 	json jsonStream
+	lit  literalState
 }
 
 // Open implements Format.
@@ -47,6 +48,7 @@ func (d *declared) Open(_ context.Context, o *ParseOptions) (Parser, error) {
 	if p.newID == nil {
 		p.newID = d.newID
 	}
+	p.json.delim = d.grammar.strings
 	p.active = len(o.Tools) > 0 && (o.Choice == nil || o.Choice.Mode != chat.ChoiceNone) && d.grammar.calls != nil
 	p.text.reasoning = o.State.ReasoningOpen && d.grammar.hasReasoning
 	p.text.prompted = p.text.reasoning
@@ -123,7 +125,7 @@ func (p *parser) compact() {
 	p.base += n
 	for _, i := range []*int{
 		&p.pos, &p.scan, &p.look, &p.limit, &p.held, &p.heldNext,
-		&p.text.solid, &p.call.mark, &p.call.resume, &p.call.item, &p.call.end, &p.val.run, &p.head.from,
+		&p.text.solid, &p.call.mark, &p.call.resume, &p.call.item, &p.call.end, &p.val.run, &p.head.from, &p.lit.start,
 	} {
 		if *i -= n; *i < 0 {
 			*i = -1

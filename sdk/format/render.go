@@ -27,6 +27,7 @@ const (
 	pieceAssistant = "assistant"
 	pieceTool      = "tool"
 	pieceStop      = "stop"
+	pieceAfter     = "after"
 	pieceGenerate  = "generate"
 )
 
@@ -35,7 +36,8 @@ func newRenderer(s *Spec) (*renderer, error) {
 	r.templates = template.New(s.Name).Funcs(templateFuncs)
 	pieces := map[string]string{
 		pieceHead: s.Render.Head, pieceSystem: s.Render.System, pieceUser: s.Render.User,
-		pieceAssistant: s.Render.Assistant, pieceTool: s.Render.Tool, pieceStop: s.Render.Stop, pieceGenerate: s.Render.Generate,
+		pieceAssistant: s.Render.Assistant, pieceTool: s.Render.Tool, pieceStop: s.Render.Stop,
+		pieceAfter: s.Render.After, pieceGenerate: s.Render.Generate,
 	}
 	for name, text := range s.Render.Define {
 		pieces[name] = text
@@ -133,8 +135,7 @@ func (v *view) closeTurn(w *segmentWriter, k int, ended Ended) (unstable string,
 	case text != "" && !slices.Contains(v.r.stops, text):
 		unstable = "turn_end_changed"
 	}
-	w.add(v.r.spec.After, Markup)
-	return unstable, nil
+	return unstable, v.r.execute(w, pieceAfter, v.assistant(k))
 }
 
 // lastQuery is the index of the last message that a user wrote, -1 when there
@@ -262,12 +263,11 @@ func (v *view) writeMessage(w *segmentWriter, i int) error {
 func (v *view) writeAssistant(w *segmentWriter, i int) error {
 	m := v.assistant(i)
 	v.calls += len(m.Calls)
-	for _, piece := range []string{pieceAssistant, pieceStop} {
+	for _, piece := range []string{pieceAssistant, pieceStop, pieceAfter} {
 		if err := v.r.execute(w, piece, m); err != nil {
 			return err
 		}
 	}
-	w.add(v.r.spec.After, Markup)
 	return nil
 }
 

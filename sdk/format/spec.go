@@ -11,7 +11,9 @@ type Spec struct {
 	// Detect are substrings of a model's chat template that name this format.
 	Detect    []string       `yaml:"detect"`
 	Reasoning *ReasoningSpec `yaml:"reasoning"`
-	Calls     *CallsSpec     `yaml:"calls"`
+	// Frames are markers around an answer that are no part of it.
+	Frames []FrameSpec `yaml:"frames"`
+	Calls  *CallsSpec  `yaml:"calls"`
 	// IDs is the scheme of call ids: "random" (call_ and 24 hex digits),
 	// "alnum9" (nine letters and digits) or "header" (what the model wrote).
 	IDs string `yaml:"ids"`
@@ -34,6 +36,14 @@ type ReasoningSpec struct {
 	Anywhere bool `yaml:"anywhere"`
 }
 
+// FrameSpec is markers around content. They are dropped where content begins
+// with the one that opens it; with Anywhere, wherever they stand.
+type FrameSpec struct {
+	Open     string `yaml:"open"`
+	Close    string `yaml:"close"`
+	Anywhere bool   `yaml:"anywhere"`
+}
+
 // CallsSpec is the envelope of calls and the grammars of what is in it. With
 // several grammars, whichever matches is taken.
 type CallsSpec struct {
@@ -45,11 +55,20 @@ type CallsSpec struct {
 	// "line" at the beginning of a line, "start" as the first text only,
 	// "anywhere".
 	Bare string `yaml:"bare"`
+	// Special says that the markers are tokens that text never spells, so that
+	// one that closes nothing is dropped wherever it stands.
+	Special bool `yaml:"special"`
 	// Noise are strings that are skipped between markers.
 	Noise  []string    `yaml:"noise"`
 	Tagged *TaggedSpec `yaml:"tagged"`
 	JSON   *JSONSpec   `yaml:"json"`
 	Header *HeaderSpec `yaml:"header"`
+	// Literal takes calls as Python writes them: [name(key="value", n=1),
+	// other()]. In a wrapper the brackets may be missing; without one, the list
+	// has to be the whole reply.
+	Literal bool `yaml:"literal"`
+	// Strings is a marker around strings in JSON, whose keys are then bare.
+	Strings string `yaml:"strings"`
 	// Messages makes the whole reply a sequence of messages, and calls some of
 	// them.
 	Messages *MessagesSpec `yaml:"messages"`
@@ -146,9 +165,8 @@ type RenderSpec struct {
 	User      string `yaml:"user"`
 	Assistant string `yaml:"assistant"`
 	Tool      string `yaml:"tool"`
-	// Stop and After close an assistant's turn. Stop, a template, is what the
-	// model samples as its last token; without it, the marker that opens the
-	// next turn is.
+	// Stop and After close an assistant's turn. Stop is what the model samples
+	// as its last token; without it, the marker that opens the next turn is.
 	Stop  string `yaml:"stop"`
 	After string `yaml:"after"`
 	// Generate opens the turn that the model is to write.

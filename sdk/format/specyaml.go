@@ -196,9 +196,12 @@ func (d *specDecoder) check(s *Spec, root *yaml.Node) {
 	if r := s.Reasoning; r != nil {
 		need(r.Open != "" && r.Close != "", "reasoning needs open and close", "reasoning")
 	}
+	for _, f := range s.Frames {
+		need(f.Open != "" || f.Close != "", "a frame needs open or close", "frames")
+	}
 	if c := s.Calls; c != nil {
-		need(c.Tagged != nil || c.JSON != nil || c.Header != nil || c.Messages != nil,
-			"calls need a grammar: tagged, json, header or messages", "calls")
+		need(c.Tagged != nil || c.JSON != nil || c.Header != nil || c.Literal || c.Messages != nil,
+			"calls need a grammar: tagged, json, header, literal or messages", "calls")
 		if m := c.Messages; m != nil {
 			need(m.Start != "" && m.Channel != "" && m.Message != "" && len(m.End) > 0,
 				"messages need start, channel, message and end", "calls", "messages")

@@ -60,6 +60,8 @@ var templateFuncs = template.FuncMap{
 		return v
 	},
 	"typescript": typescript,
+	"gemma":      func(mark string, v Value) string { return string(v.appendGemma(nil, mark)) },
+	"gemmaTool":  gemmaTool,
 	"quote":      func(s string) string { return stringValue(s).JSON() },
 }
 

@@ -13,6 +13,7 @@ type text struct {
 	begun     bool // something other than whitespace came
 	reasoned  bool // the open reasoning has text
 	last      EventKind
+	framed    bool // a frame is open
 	unclosed  bool // a wrapper was left open
 }
 
@@ -173,8 +174,10 @@ func (p *parser) onMarker(m marker, i int) bool {
 		p.endText()
 		p.pos, p.look, p.step = i, i, (*parser).stepBetween
 		return true
+	case markFrameOpen, markFrameClose, markFrameFree:
+		return p.frame(m.kind, end)
 	case markLeftover:
-		if !p.text.unclosed && (p.text.last != CallEnd || p.text.solid > p.pos) {
+		if !p.text.unclosed && !p.g.calls.Special && (p.text.last != CallEnd || p.text.solid > p.pos) {
 			return false
 		}
 		p.flushText()
@@ -184,6 +187,26 @@ func (p *parser) onMarker(m marker, i int) bool {
 		return true
 	}
 	return false
+}
+
+// frame drops a marker around content, where it is one.
+func (p *parser) frame(kind markerKind, end int) bool {
+	switch kind {
+	case markFrameOpen:
+		if p.text.last == Content || p.text.solid > p.pos {
+			return false
+		}
+		p.text.framed = true
+	case markFrameClose:
+		if !p.text.framed {
+			return false
+		}
+		p.text.framed = false
+	}
+	p.flushText()
+	p.text.strip = 1
+	p.jump(end)
+	return true
 }
 
 func (p *parser) openReasoning(i, end int) bool {

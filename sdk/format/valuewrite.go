@@ -40,6 +40,37 @@ func (v Value) Repr() string {
 	return string(v.appendRepr(nil))
 }
 
+// Literal is v as a literal that Python and JSON readers of calls both take:
+// strings in double quotes, True, False and None.
+func (v Value) Literal() string { return string(v.appendLiteral(nil)) }
+
+func (v Value) appendLiteral(dst []byte) []byte {
+	switch v.kind {
+	case kindArray:
+		dst = append(dst, '[')
+		for i, item := range v.items {
+			if i > 0 {
+				dst = append(dst, ", "...)
+			}
+			dst = item.appendLiteral(dst)
+		}
+		return append(dst, ']')
+	case kindObject:
+		dst = append(dst, '{')
+		for i, m := range v.members {
+			if i > 0 {
+				dst = append(dst, ", "...)
+			}
+			dst = append(appendQuoted(append(dst, '"'), m.Key), `": `...)
+			dst = m.Value.appendLiteral(dst)
+		}
+		return append(dst, '}')
+	case kindString:
+		return append(appendQuoted(append(dst, '"'), v.text), '"')
+	}
+	return append(dst, v.Text()...)
+}
+
 func (v Value) appendRepr(dst []byte) []byte {
 	switch v.kind {
 	case kindString:
