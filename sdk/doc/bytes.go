@@ -62,6 +62,9 @@ type place struct {
 // get finds the value at a pointer; r may be nil.
 func get(b []byte, pointer string, r *Reader) ([]byte, bool) {
 	s := scan{b}
+	if c := s.byte(s.space(0)); pointer == "" && (c == '{' || c == '[') {
+		return bytes.TrimSpace(b), true // no need to look for its end
+	}
 	at := r.locate(s, pointer)
 	if at < 0 {
 		return nil, false

@@ -36,7 +36,7 @@ func TestGet(t *testing.T) {
 	whole, ok := d.Get("")
 	assert.True(t, ok)
 	assert.Equal(t, string(d), string(whole))
-	for text, ok := range map[string]bool{`"x"`: true, `null`: false, ``: false, ` `: false, `[]`: true} {
+	for text, ok := range map[string]bool{`"x"`: true, `null`: false, ``: false, ` `: false, `[]`: true, " {}\n": true} {
 		_, got := Bytes(text).Get("")
 		assert.Equal(t, ok, got, text)
 	}
