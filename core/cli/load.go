@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 
@@ -14,6 +15,9 @@ import (
 // features are the parts of the pipeline file's language that the engine can
 // run.
 var features = []string{"run", "aliases", "unknown_models", "csv", "budget.tokens", "budget.wall"}
+
+// maxRollouts bounds a run, so that a slip in samples is told at once.
+const maxRollouts = 10_000_000
 
 // registry makes a registry with the plugins of this binary.
 func (a *App) registry() (*plugin.Registry, error) {
@@ -31,14 +35,28 @@ func (a *App) check(ctx context.Context, file *pipeline.File, plugins *plugin.Re
 			return nil, &exitError{exitUsage, file.PluginError(s, err)}
 		}
 	}
-	p, err := file.Check(plugins)
+	p, err := file.Check(catalog{plugins, ctx})
 	if err != nil {
 		return nil, &exitError{exitUsage, err}
+	}
+	if n := len(p.Tasks) * p.Samples; n > maxRollouts {
+		return nil, &exitError{exitUsage, fmt.Errorf("%s: %d tasks x %d samples are %d rollouts; one run has at most %d", p.Path, len(p.Tasks), p.Samples, n, maxRollouts)}
 	}
 	if err := engine.CheckModels(p); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
 	return p, nil
+}
+
+// catalog is the registry as a pipeline file is checked against it.
+type catalog struct {
+	*plugin.Registry
+	ctx context.Context // of the check, which has none of its own
+}
+
+// CheckConfig implements pipeline.ConfigChecker.
+func (c catalog) CheckConfig(kind, name string, config json.RawMessage) error {
+	return c.Registry.CheckConfig(c.ctx, kind, name, config)
 }
 
 func source(s pipeline.PluginSource) plugin.Source {

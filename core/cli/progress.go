@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
@@ -90,7 +91,17 @@ func (p *progress) line(text string) {
 	if p.live {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}
-	fmt.Fprintln(p.out, strings.TrimRight(text, " "))
+	fmt.Fprintln(p.out, strings.TrimRight(printable(text), " "))
+}
+
+// printable keeps what a task or an agent wrote from moving the cursor.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
 }
 
 func (p *progress) status() {

@@ -51,6 +51,9 @@ func (a *App) resume(ctx context.Context, dir string, accept, json, plain bool) 
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
+	if _, err := os.Stat(folder.Database()); err != nil {
+		return &exitError{exitUsage, fmt.Errorf("the run's database is gone, and with it all that was recorded: %w; start anew with penstock run", err)}
+	}
 	store, err := trace.Open(folder.Database(), trace.StoreOptions{Durability: a.settings.Trace.Durability})
 	if err != nil {
 		return &exitError{exitInfra, err}

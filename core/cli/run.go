@@ -39,7 +39,12 @@ func (a *App) runCommand() *cobra.Command {
 		Example: "  penstock run examples/calculator/pipeline.yaml\n" +
 			"  penstock run pipeline.yaml --samples 8 --set models.policy.format=hermes",
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.run(c.Context(), args[0], f) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("samples") && f.samples < 1 {
+				return &exitError{exitUsage, fmt.Errorf("--samples: want at least 1, got %d", f.samples)}
+			}
+			return a.run(c.Context(), args[0], f)
+		},
 	}
 	c.Flags().StringVar(&f.tasks, "tasks", "", "read tasks from this file instead of the pipeline's")
 	c.Flags().IntVar(&f.samples, "samples", 0, "rollouts per task, instead of the pipeline's")
@@ -49,7 +54,7 @@ func (a *App) runCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "check everything and say what would run, but start nothing")
 	c.Flags().BoolVar(&f.json, "json", false, "print events as JSON, one a line")
 	c.Flags().BoolVar(&f.plain, "plain", false, "print plain lines, also on a terminal")
-	c.MarkFlagsMutuallyExclusive("json", "plain")
+	c.MarkFlagsMutuallyExclusive("json", "plain", "dry-run")
 	return c
 }
 

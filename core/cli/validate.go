@@ -29,6 +29,7 @@ func (a *App) validateCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.strict, "strict", false, "take warnings for errors")
 	c.Flags().BoolVar(&f.noEnv, "no-env", false, "leave out whether ${env:NAME} is set")
 	c.Flags().BoolVar(&f.json, "json", false, "print findings as JSON")
+	c.MarkFlagsMutuallyExclusive("json", "graph")
 	return c
 }
 

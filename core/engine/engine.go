@@ -59,6 +59,7 @@ type Engine struct {
 	converters map[string]converter.Converter
 	closers    []func() error
 	judging    chan struct{} // bounds judge calls in flight
+	ran        int           // rollouts that this part of the run started
 }
 
 // New opens plugins, models and the gateway. Close ends what it started.
@@ -207,6 +208,10 @@ func (e *Engine) Close() error {
 // cancelled, in a way that resume goes on with them; files are still written.
 func (e *Engine) Run(ctx context.Context) (*run.Totals, error) {
 	started := time.Now()
+	before := 0.0
+	if e.File.Totals != nil {
+		before = e.File.Totals.Seconds
+	}
 	e.Events.Emit(run.Event{Type: run.RunStarted, Count: len(e.Pipeline.Tasks) * e.Pipeline.Samples, Path: e.Folder.Dir})
 	err := e.rollouts(ctx)
 	if err != nil {
@@ -222,8 +227,12 @@ func (e *Engine) Run(ctx context.Context) (*run.Totals, error) {
 	if err != nil {
 		return nil, err
 	}
-	totals.Rows, totals.Seconds = rows, time.Since(started).Seconds()
-	e.File.Totals, e.File.Ended = totals, time.Now().UTC()
+	totals.Rows, totals.Seconds = rows, before
+	if e.ran > 0 || e.File.Ended.IsZero() { // resuming a run that is done leaves its times
+		totals.Seconds += time.Since(started).Seconds()
+		e.File.Ended = time.Now().UTC()
+	}
+	e.File.Totals = totals
 	e.File.Status = "completed"
 	if ctx.Err() != nil {
 		e.File.Status = "interrupted"
@@ -237,7 +246,7 @@ func (e *Engine) Run(ctx context.Context) (*run.Totals, error) {
 
 // rollouts runs what isn't ended, in task and sample order, so many at a time.
 func (e *Engine) rollouts(ctx context.Context) error {
-	known, err := e.Store.Rollouts(ctx)
+	known, err := e.Store.Rollouts(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
@@ -266,6 +275,7 @@ func (e *Engine) rollouts(ctx context.Context) error {
 			if ctx.Err() != nil {
 				continue
 			}
+			e.ran++
 			wg.Go(func() {
 				defer func() { <-slots }()
 				if err := r.run(ctx); err != nil {

@@ -237,6 +237,12 @@ type Catalog interface {
 	Names(kind string) []string
 }
 
+// ConfigChecker is a Catalog that can try a config on the component itself. An
+// error about one field is a *schema.Error.
+type ConfigChecker interface {
+	CheckConfig(kind, name string, config json.RawMessage) error
+}
+
 // PluginSource is one entry of `plugins:`. Exactly one of Process, ProcessGo,
 // Wasm, WasmGo and Exec is set; paths are absolute.
 type PluginSource struct {

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/schema"
 )
 
 // settings is what `with:` gives to one component.
@@ -141,10 +142,27 @@ func (c *check) config(at, n *yaml.Node, s *side, d component.Descriptor) json.R
 		f.errorf(f.at(at), "config", "", "read the settings of %s: %s", d.ID(), err)
 		return nil
 	}
-	for _, x := range violations(s.schema, v) {
+	found := violations(s.schema, v)
+	for _, x := range found {
 		c.violation(at, n, x, d)
 	}
+	if opener, ok := c.cat.(ConfigChecker); ok && len(found) == 0 {
+		c.refused(at, n, d, opener.CheckConfig(d.Kind, d.Name, raw))
+	}
 	return raw
+}
+
+// refused reports what a component itself says of its config.
+func (c *check) refused(at, n *yaml.Node, d component.Descriptor, err error) {
+	if err == nil {
+		return
+	}
+	var field *schema.Error
+	if errors.As(err, &field) && field.Pointer != "" {
+		c.violation(at, n, violation{at: strings.Split(strings.TrimPrefix(field.Pointer, "/"), "/"), message: field.Message}, d)
+		return
+	}
+	c.f.errorf(c.f.at(at), "setting", "", "%s can't be used so: %s", d.ID(), err)
 }
 
 func (c *check) inputNames(d component.Descriptor) []string {

@@ -6,6 +6,8 @@
 package run
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -156,9 +158,23 @@ func (f *Folder) Artifacts(rollout, stage string, round, try int) (string, error
 // Work is the folder of a rollout's workspace, home and snapshots.
 func (f *Folder) Work(rollout string) string { return f.Path("work", Escape(rollout)) }
 
+// maxName is the length of a file name that every file system takes, with
+// room for what is put before or behind it.
+const maxName = 200
+
 // Escape makes a file name of an id: every byte outside [A-Za-z0-9._~-] is
-// percent-encoded, and so are names of dots alone.
+// percent-encoded, and so are names of dots alone. One that gets too long is
+// cut, and told apart by a hash of the whole id.
 func Escape(id string) string {
+	name := escape(id)
+	if len(name) <= maxName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(id))
+	return name[:maxName-33] + "~" + hex.EncodeToString(sum[:16])
+}
+
+func escape(id string) string {
 	const safe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~-"
 	if strings.Trim(id, ".") == "" {
 		return strings.ReplaceAll(id, ".", "%2E")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -56,4 +57,10 @@ func TestEscape(t *testing.T) {
 	} {
 		assert.Equal(t, want, Escape(id))
 	}
+}
+
+func TestEscapeShortensLongIDs(t *testing.T) {
+	a, b := Escape(strings.Repeat("x", 300)+"a"), Escape(strings.Repeat("x", 300)+"b")
+	assert.Len(t, a, maxName)
+	assert.NotEqual(t, a, b)
 }
