@@ -76,18 +76,20 @@ func (s *stream) event(c *upstream.Chunk) (over bool, err error) {
 		return false, err
 	}
 	before, finished := len(c.Raw), s.finished()
-	if s.raw && (s.skip == nil || !s.skip(ev.Data)) {
+	over = bytes.Equal(bytes.TrimSpace(ev.Data), []byte("[DONE]"))
+	if !over {
+		err = s.decode(ev.Data, c)
+	}
+	if err == nil && s.raw && (s.skip == nil || !s.skip(ev.Data)) {
 		c.Raw = append(c.Raw, ev.Raw...)
 	}
-	if bytes.Equal(bytes.TrimSpace(ev.Data), []byte("[DONE]")) {
+	if over {
 		s.events.Drain()
-		return true, nil
 	}
-	err = s.decode(ev.Data, c)
 	if !finished && s.finished() {
 		s.mark = before
 	}
-	return false, err
+	return over, err
 }
 
 func empty(c *upstream.Chunk) bool {
