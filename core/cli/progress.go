@@ -141,10 +141,13 @@ func (p *progress) summary(t *run.Totals) {
 	fmt.Fprintf(w, "tokens\t%d in, %d out, in %d calls\n", t.Usage.Input, t.Usage.Output, t.Calls)
 	fmt.Fprintf(w, "time\t%.1f s\n", t.Seconds)
 	for _, e := range p.rows {
+		text := fmt.Sprintf("%d rows in %s", e.Count, p.app.relative(e.Path))
 		if e.Refused > 0 {
-			fmt.Fprintf(w, "%s\t%d rows in %s, %d refused\n", e.Stage, e.Count, p.app.relative(e.Path), e.Refused)
-		} else {
-			fmt.Fprintf(w, "%s\t%d rows in %s\n", e.Stage, e.Count, p.app.relative(e.Path))
+			text += fmt.Sprintf(", %d refused", e.Refused)
+		}
+		fmt.Fprintf(w, "%s\t%s\n", e.Stage, text)
+		if e.Message != "" {
+			fmt.Fprintf(w, "\t%s\n", e.Message)
 		}
 	}
 	fmt.Fprintf(w, "results\t%s\n", filepath.Join(dir, "rollouts.jsonl"))

@@ -31,8 +31,12 @@ func (e *Engine) convert(ctx context.Context) (map[string]int, error) {
 			return nil, fmt.Errorf("stage %s: write rows: %w", s.ID, err)
 		}
 		counts[s.ID] = w.Rows
+		note := ""
+		if w.TextOnly > 0 {
+			note = fmt.Sprintf("%d rows have no token ids, as their model has capture text: for SFT and evaluation only", w.TextOnly)
+		}
 		for _, path := range w.Files {
-			e.Events.Emit(run.Event{Type: run.RowsWritten, Stage: s.ID, Kind: "convert", Count: w.Rows, Refused: w.Refused, Path: path})
+			e.Events.Emit(run.Event{Type: run.RowsWritten, Stage: s.ID, Kind: "convert", Count: w.Rows, Refused: w.Refused, Path: path, Message: note})
 		}
 	}
 	return counts, e.writeRollouts(ctx)
@@ -54,7 +58,9 @@ type Conversion struct {
 type Written struct {
 	Rows    int
 	Refused int // left out for fatal findings, or for what the trainer needs
-	Files   []string
+	// TextOnly counts rows without token ids, from models with capture text.
+	TextOnly int
+	Files    []string
 }
 
 // Convert writes the rows that a stage selected.
@@ -70,6 +76,9 @@ func Convert(ctx context.Context, c Conversion) (*Written, error) {
 		for row, err := range rows.Selected(ctx, c.Store, c.Folder.ID, c.Stage) {
 			if err == nil {
 				w.Rows++
+				if row.InputIDs == nil {
+					w.TextOnly++
+				}
 			}
 			if !yield(row, err) {
 				return

@@ -41,9 +41,6 @@ func (e *Engine) openModel(ctx context.Context, m *pipeline.Model) (*gateway.Mod
 		return nil, fmt.Errorf("open upstream: %w", err)
 	}
 	e.closers = append(e.closers, out.Upstream.Close)
-	if out.Capture == "text" {
-		out.Tokenizer = nil
-	}
 	for _, use := range m.Hooks {
 		h, err := e.Plugins.Hook(ctx, use.Name, use.Config)
 		if err != nil {
