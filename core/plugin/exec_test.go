@@ -66,7 +66,7 @@ func TestPythonJudgersAndHooks(t *testing.T) {
 }
 
 func TestAnExecProgramThatDiesOrHangsComesBack(t *testing.T) {
-	r, _ := load(t, Source{Key: "judger/wild", Exec: python(t), Env: noCache, Limits: Limits{Timeout: 2 * time.Second}})
+	r, _ := load(t, Source{Key: "judger/wild", Exec: python(t), Env: noCache, Limits: Limits{Timeout: 6 * time.Second}})
 	j := open(t, r, "wild")
 	_, err := ask(j, "crash")
 	e := fails(t, err, Unavailable)
