@@ -283,7 +283,7 @@ func (c *call) assemble() *failure {
 		return fail(trace.CallInvalid, wire.Invalid, "the request can't be written for the model: %v", err)
 	}
 	c.prompt = prompt
-	c.rec.PromptIDs, c.rec.Extends = prompt.IDs, prompt.Extends
+	c.rec.PromptIDs, c.rec.Extends, c.rec.Rendered = prompt.IDs, prompt.Extends, prompt.Text
 	if prompt.IDs == nil {
 		c.rec.Prompt = prompt.Text
 	}

@@ -97,10 +97,13 @@ type Call struct {
 	Replays string `json:"replays,omitempty"`
 
 	// Chat is the conversation as rendered, after hooks.
-	Chat       *chat.Conversation `json:"chat,omitempty"`
-	Prompt     string             `json:"prompt,omitempty"` // rendered text; empty when PromptIDs give it
-	PromptIDs  []int32            `json:"prompt_ids,omitempty"`
-	SampledIDs []int32            `json:"sampled_ids,omitempty"`
+	Chat   *chat.Conversation `json:"chat,omitempty"`
+	Prompt string             `json:"prompt,omitempty"` // rendered text; empty when PromptIDs give it
+	// Rendered is the prompt as text in any case. It isn't stored: redaction
+	// reads it, since ids can't be looked through.
+	Rendered   string  `json:"-"`
+	PromptIDs  []int32 `json:"prompt_ids,omitempty"`
+	SampledIDs []int32 `json:"sampled_ids,omitempty"`
 	// Logprobs has the length of SampledIDs or is nil; NaN where the engine
 	// gave none.
 	Logprobs []float64 `json:"-"`
@@ -111,9 +114,13 @@ type Call struct {
 	Spans    []format.Span `json:"spans,omitempty"` // of each tool call in Raw
 	Warnings []Warning     `json:"warnings,omitempty"`
 	Edits    []Edit        `json:"edits,omitempty"`
-	Finish   string        `json:"finish"` // the engine's word
-	Weights  string        `json:"weight_version,omitempty"`
-	Usage    chat.Usage    `json:"usage"`
+	// Redactions are the secrets that were taken out of this record. Where the
+	// text of tokens held one, a warning WarnRedacted says so, and the ids and
+	// logprobs are gone: they would spell it.
+	Redactions []Redaction `json:"redactions,omitempty"`
+	Finish     string      `json:"finish"` // the engine's word
+	Weights    string      `json:"weight_version,omitempty"`
+	Usage      chat.Usage  `json:"usage"`
 
 	Status string   `json:"status"`
 	Error  *Problem `json:"error,omitempty"`
@@ -126,6 +133,19 @@ type Call struct {
 	Received  time.Time `json:"received"`
 	FirstByte time.Time `json:"first_byte,omitzero"` // of the upstream's reply
 	Done      time.Time `json:"done"`
+}
+
+// WarnRedacted is the kind of the warning that a secret stood in the prompt or
+// in what was sampled, so that the record has no token ids.
+const WarnRedacted = "redacted_tokens"
+
+// Redaction is a secret that was replaced by a mark before the record was
+// written.
+type Redaction struct {
+	Field  string `json:"field"`  // JSON pointer into the record
+	Offset int    `json:"offset"` // of the mark, in bytes of the field as it is stored
+	Length int    `json:"length"` // of the mark
+	Kind   string `json:"kind"`   // how the secret was known: value, base64, url, hex, or a key's name
 }
 
 // Warning is a tolerance that the parser used.
