@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -19,8 +20,10 @@ import (
 // TestGatewayAlone serves the models of a pipeline to a client that the test
 // is itself, in two dialects, and finds both calls in the trace.
 func TestGatewayAlone(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out")
-	cmd := exec.Command(built, "gateway", filepath.Join("testdata", "exact", "pipeline.yaml"), "--out", out)
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "exact"))))
+	out := filepath.Join(dir, "out")
+	cmd := exec.Command(built, "gateway", filepath.Join(dir, "pipeline.yaml"), "--out", out)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

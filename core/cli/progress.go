@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 	"unicode"
@@ -29,6 +30,8 @@ type progress struct {
 	running map[string]string // rollout -> stage
 	rows    []run.Event
 	started time.Time
+
+	mu sync.Mutex // guards all of it against tick
 }
 
 func (a *App) progress(x execution) *progress {
@@ -38,8 +41,34 @@ func (a *App) progress(x execution) *progress {
 	}
 }
 
-// event is called for each event, one at a time.
+// tick keeps the live line's clock going until stop is called.
+func (p *progress) tick() (stop func()) {
+	if !p.live {
+		return func() {}
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-t.C:
+				p.mu.Lock()
+				p.status()
+				p.mu.Unlock()
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// event is called for each event.
 func (p *progress) event(e run.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.json {
 		line, err := json.Marshal(e)
 		if err == nil {

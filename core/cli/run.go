@@ -154,7 +154,9 @@ func (a *App) execute(ctx context.Context, x execution) (err error) {
 	if err := x.folder.WriteFile(x.file); err != nil {
 		return &exitError{exitInfra, err}
 	}
+	stopClock := show.tick()
 	totals, err := e.Run(ctx)
+	stopClock()
 	if err != nil {
 		return &exitError{exitInfra, fmt.Errorf("%w\ngo on with: penstock resume %s", err, a.relative(x.folder.Dir))}
 	}
