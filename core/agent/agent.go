@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"io"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -40,6 +41,10 @@ type Spec struct {
 	// Stdout and Stderr are files that get all that the program writes, made
 	// with mode 0600. Empty: nothing is stored.
 	Stdout, Stderr string
+	// Redact, where given, stands between the program and each of these files.
+	// Its Close writes what it holds back and leaves the file open. Line and
+	// Exit get the output as it was.
+	Redact func(io.Writer) io.WriteCloser
 	// Line is called with each line of standard output as it comes, without
 	// its newline. The slice is only valid during the call. A line longer than
 	// 64 MiB is left out and counted in Exit.LongLines.

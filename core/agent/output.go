@@ -16,18 +16,19 @@ import (
 // output takes one stream of a program: all of it into a file, its end into
 // memory, and its lines to a function.
 type output struct {
-	pipe   *os.File // the host's end
-	theirs *os.File // the program's end, until it is started
-	file   *os.File // nil: not stored
-	err    error    // why the file isn't whole
+	pipe   *os.File       // the host's end
+	theirs *os.File       // the program's end, until it is started
+	file   *os.File       // nil: not stored
+	sink   io.WriteCloser // where file is written through, if it isn't directly
+	err    error          // why the file isn't whole
 	tail   tail
 	lines  lines
 	active func()
 	done   chan struct{}
 }
 
-func newOutput(path string, max int, line func([]byte), active func()) (o *output, err error) {
-	o = &output{tail: tail{max: max}, lines: lines{call: line}, active: active, done: make(chan struct{})}
+func newOutput(path string, max int, line func([]byte), s *Spec) (o *output, err error) {
+	o = &output{tail: tail{max: max}, lines: lines{call: line}, active: s.Active, done: make(chan struct{})}
 	if path != "" {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return nil, fmt.Errorf("store output: %w", err)
@@ -35,6 +36,9 @@ func newOutput(path string, max int, line func([]byte), active func()) (o *outpu
 		flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC | unix.O_NOFOLLOW
 		if o.file, err = os.OpenFile(path, flags, 0o600); err != nil {
 			return nil, fmt.Errorf("store output: %w", err)
+		}
+		if s.Redact != nil {
+			o.sink = s.Redact(o.file)
 		}
 	}
 	if o.pipe, o.theirs, err = os.Pipe(); err != nil {
@@ -62,6 +66,9 @@ func (o *output) read() {
 		}
 	}
 	o.lines.end()
+	if o.sink != nil && o.err == nil {
+		o.err = o.sink.Close()
+	}
 	if o.file != nil {
 		if err := o.file.Close(); err != nil && o.err == nil {
 			o.err = err
@@ -92,7 +99,11 @@ func (o *output) take(b []byte) {
 	if o.active != nil {
 		o.active()
 	}
-	if o.file != nil && o.err == nil {
+	switch {
+	case o.err != nil:
+	case o.sink != nil:
+		_, o.err = o.sink.Write(b)
+	case o.file != nil:
 		_, o.err = o.file.Write(b)
 	}
 	o.tail.write(b)

@@ -131,10 +131,10 @@ func (p *run) makePipes() (err error) {
 	if s.StdoutMax <= 0 {
 		s.StdoutMax = DefaultStdoutMax
 	}
-	if p.stdout, err = newOutput(s.Stdout, s.StdoutMax, s.Line, s.Active); err != nil {
+	if p.stdout, err = newOutput(s.Stdout, s.StdoutMax, s.Line, s); err != nil {
 		return err
 	}
-	if p.stderr, err = newOutput(s.Stderr, stderrMax, nil, s.Active); err != nil {
+	if p.stderr, err = newOutput(s.Stderr, stderrMax, nil, s); err != nil {
 		return err
 	}
 	var stdin, orders, reports *os.File

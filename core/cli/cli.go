@@ -10,12 +10,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync/atomic"
 
 	"github.com/lmittmann/tint"
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/redact"
 	"github.com/penstock-dev/penstock/core/settings"
 )
 
@@ -36,6 +38,7 @@ type App struct {
 
 	log      *slog.Logger
 	settings *settings.Settings
+	secrets  atomic.Pointer[redact.Redactor] // that no log may say
 }
 
 // exitError carries an exit code with what to say, which may be nothing.
@@ -126,6 +129,7 @@ func (a *App) setUp(flags map[string]string) error {
 	default:
 		a.log = slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: l}))
 	}
+	a.log = slog.New(redact.Handler(a.log.Handler(), a.secrets.Load))
 	for _, name := range s.Unknown {
 		a.log.Debug("environment variable means nothing to penstock", "name", name)
 	}

@@ -76,7 +76,7 @@ func (a *App) gateway(ctx context.Context, path string, set []string, out, model
 	ctx, stop := a.interruptible(ctx)
 	defer stop()
 	e, err := engine.NewGateway(ctx, engine.Options{
-		Pipeline: p, Folder: folder, File: file, Store: store, Plugins: plugins, Log: a.log, Gateway: a.gatewayOptions(),
+		Pipeline: p, Folder: folder, File: file, Store: store, Plugins: plugins, Log: a.log, Redact: a.redactor(p), Gateway: a.gatewayOptions(),
 	})
 	if err != nil {
 		return &exitError{exitInfra, err}

@@ -145,6 +145,7 @@ func (a *App) execute(ctx context.Context, x execution) (err error) {
 	}
 	e, err := engine.New(ctx, engine.Options{
 		Pipeline: x.pipeline, Folder: x.folder, File: x.file, Events: events, Store: x.store, Plugins: x.plugins, Log: a.log, Self: self,
+		Redact:  a.redactor(x.pipeline),
 		Gateway: a.gatewayOptions(),
 	})
 	if err != nil {

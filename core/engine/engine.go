@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/plugin"
+	"github.com/penstock-dev/penstock/core/redact"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/converter"
@@ -43,6 +44,8 @@ type Options struct {
 	// Self is the path of the running binary: agents find it as `penstock`,
 	// and the shim is started from it.
 	Self string
+	// Redact takes secrets out of all that is written; nil leaves them in.
+	Redact *redact.Redactor
 	// Gateway holds the gateway's settings: address, limits, keep-alive.
 	Gateway gateway.Options
 }
@@ -114,6 +117,7 @@ func (e *Engine) Session(ctx context.Context, model string) (*gateway.Session, e
 }
 
 func (e *Engine) open(ctx context.Context) error {
+	e.Events.Redact(e.Redact.String)
 	if err := e.openStages(ctx); err != nil {
 		return err
 	}
@@ -162,23 +166,24 @@ func (e *Engine) openStages(ctx context.Context) (err error) {
 	return nil
 }
 
-// openGateway starts the gateway and writes where it is, with the operator's
-// token, to gateway.json.
+// openGateway starts the gateway and writes where it is to gateway.json, with
+// the operator's token unless the operator has given it.
 func (e *Engine) openGateway() error {
-	operator := os.Getenv("PENSTOCK_OPERATOR_TOKEN")
-	if operator == "" {
-		operator = newOperatorToken()
-	}
+	where := map[string]string{}
 	o := e.Gateway
-	o.Calls, o.Log, o.OperatorToken = e.Store, e.Log, operator
+	if o.OperatorToken = os.Getenv("PENSTOCK_OPERATOR_TOKEN"); o.OperatorToken == "" {
+		o.OperatorToken = newOperatorToken()
+		where["operator_token"] = o.OperatorToken
+	}
+	e.Redact = e.Redact.With(o.OperatorToken)
+	o.Calls, o.Log = redact.Calls(e.Store, e.Redact), e.Log
 	g, err := gateway.New(o)
 	if err != nil {
 		return fmt.Errorf("start gateway: %w", err)
 	}
 	e.front = g
-	return run.Replace(e.Folder.Path("gateway.json"), func(w *os.File) error {
-		return json.NewEncoder(w).Encode(map[string]string{"url": g.URL(), "operator_token": operator})
-	})
+	where["url"] = g.URL()
+	return run.Replace(e.Folder.Path("gateway.json"), func(w *os.File) error { return json.NewEncoder(w).Encode(where) })
 }
 
 // Close ends the gateway, the models and the agents' bin folder. It may be

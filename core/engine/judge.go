@@ -37,7 +37,7 @@ func (r *rollout) judge(ctx context.Context, s *pipeline.Stage, res *trace.Stage
 		return "cancelled", nil
 	}
 	if err == nil {
-		err = keepVerdict(filepath.Join(dir, "verdict.json"), v, res)
+		err = r.keepVerdict(filepath.Join(dir, "verdict.json"), v, res)
 	}
 	if err != nil {
 		res.Status, res.Error = "failed", fmt.Sprintf("%s: %v", judgeError, err)
@@ -50,13 +50,14 @@ func (r *rollout) judge(ctx context.Context, s *pipeline.Stage, res *trace.Stage
 	return "", nil
 }
 
-func keepVerdict(path string, v judger.Verdict, res *trace.StageResult) (err error) {
+func (e *Engine) keepVerdict(path string, v judger.Verdict, res *trace.StageResult) (err error) {
 	if err := v.Check(); err != nil {
 		return err
 	}
 	if res.Output, err = chat.Marshal(v); err != nil {
 		return fmt.Errorf("encode verdict: %w", err)
 	}
+	e.clean(res)
 	return run.Replace(path, func(w *os.File) error {
 		_, err := w.Write(append(res.Output, '\n'))
 		return err

@@ -45,7 +45,7 @@ func (r *rollout) execute(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 	exit, err := r.runner.Run(ctx, agent.Spec{
 		Argv: argv, Dir: r.ws.Path(), Timeout: s.Timeout, Grace: grace,
 		Env:    agent.BaseEnv(agent.EnvOptions{BinDir: r.binDir, Home: home}),
-		Stdout: filepath.Join(dir, "stdout"), Stderr: filepath.Join(dir, "stderr"),
+		Stdout: filepath.Join(dir, "stdout"), Stderr: filepath.Join(dir, "stderr"), Redact: r.redacted(),
 	})
 	if err != nil {
 		return invoker.InfraError, nil, fmt.Errorf("start program: %w", err)

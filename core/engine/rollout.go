@@ -81,11 +81,15 @@ func (r *rollout) run(ctx context.Context) error {
 
 func (r *rollout) finish(ctx context.Context) error {
 	r.state.Ended = time.Now().UTC()
+	r.state.Error = r.Redact.String(r.state.Error)
 	if err := r.Store.PutRollout(ctx, &r.state); err != nil {
 		return err
 	}
 	if err := r.dropWorkspace(); err != nil {
 		r.warn("", fmt.Sprintf("workspace could not be removed: %v", err))
+	}
+	if err := r.cleanWorkspace(); err != nil {
+		r.warn("", fmt.Sprintf("secrets may be left in the workspace that is kept: %v", err))
 	}
 	usage := r.state.Usage
 	r.Events.Emit(run.Event{
@@ -145,6 +149,7 @@ func (r *rollout) stages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		r.clean(res)
 		r.take(res)
 		if res.Status == "failed" && s.OnError != "continue" {
 			r.state.Status, r.state.Error = trace.Failed, fmt.Sprintf("stage %s: %s", s.ID, res.Error)

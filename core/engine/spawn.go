@@ -184,7 +184,7 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 	spec := agent.Spec{
 		Argv: v.plan.Argv, Dir: v.ws.Path(), Stdin: []byte(v.plan.Stdin), Timeout: time.Until(deadline), Grace: grace,
 		Env:    agent.BaseEnv(agent.EnvOptions{BinDir: v.binDir, Home: v.home, Extra: v.plan.Env}),
-		Stdout: filepath.Join(v.dir, "stdout"), Stderr: filepath.Join(v.dir, "stderr"),
+		Stdout: filepath.Join(v.dir, "stdout"), Stderr: filepath.Join(v.dir, "stderr"), Redact: v.redacted(),
 		Active: func() { v.active.Store(time.Now().UnixNano()) },
 	}
 	if v.plan.Output == invoker.JSONL {
@@ -334,5 +334,11 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 
 // artifacts keeps what the program changed in its workspace.
 func (v *invocation) artifacts(*trace.StageResult) error {
-	return run.Replace(filepath.Join(v.dir, "workspace.diff"), func(w *os.File) error { return v.ws.Diff(w) })
+	return run.Replace(filepath.Join(v.dir, "workspace.diff"), func(f *os.File) error {
+		w := v.Redact.Writer(f)
+		if err := v.ws.Diff(w); err != nil {
+			return err
+		}
+		return w.Close()
+	})
 }

@@ -30,6 +30,27 @@ func Environment(environ []string) []string {
 	return out
 }
 
+// Referenced leaves out of the values that a file refers to those that are no
+// secrets by their looks: paths, numbers, and URLs without credentials.
+func Referenced(values []string) []string {
+	var out []string
+	for _, v := range values {
+		u, err := url.Parse(v)
+		open := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && u.RawQuery == ""
+		if !open && !isPath(v) && !isNumber(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func isPath(v string) bool {
+	return strings.HasPrefix(v, "/") || strings.HasPrefix(v, "~/") || strings.HasPrefix(v, "./")
+}
+
+// isNumber says that a value is a number such as may stand anywhere.
+func isNumber(v string) bool { return len(v) < 14 && strings.Trim(v, "0123456789.") == "" }
+
 func secretVariable(name string) bool {
 	name = strings.ToUpper(name)
 	for _, end := range []string{"_KEY", "_TOKEN", "_SECRET", "_PASS", "_PASSWD", "_PASSPHRASE", "_CREDENTIALS", "_AUTH"} {
@@ -47,13 +68,12 @@ func secretVariable(name string) bool {
 
 // telling says that a value would hardly stand in a text by chance.
 func telling(value string) bool {
-	if len(value) < minAmbient || value[0] == '/' || strings.HasPrefix(value, "~/") || strings.HasPrefix(value, "./") {
+	if len(value) < minAmbient || isPath(value) || isNumber(value) {
 		return false
 	}
-	digits, plain := true, true
+	plain := true
 	for _, c := range []byte(value) {
-		digits = digits && c >= '0' && c <= '9'
 		plain = plain && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z')
 	}
-	return !digits && !(plain && len(value) < 14) || digits && len(value) >= 14
+	return !plain || len(value) >= 14
 }

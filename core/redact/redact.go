@@ -42,12 +42,13 @@ type Redactor struct {
 	values  *matcher // for opaque text, in which a shape means nothing
 	headers map[string]bool
 	longest int // of what a match may span, in bytes
+	options Options
 }
 
 // New makes a Redactor.
 func New(o Options) *Redactor {
-	r := &Redactor{headers: map[string]bool{}, all: newMatcher(), values: newMatcher()}
-	for _, h := range append(secretHeaders, o.Headers...) {
+	r := &Redactor{options: o, headers: map[string]bool{}, all: newMatcher(), values: newMatcher()}
+	for _, h := range slices.Concat(secretHeaders, o.Headers) {
 		r.headers[strings.ToLower(h)] = true
 	}
 	for _, n := range needlesOf(o.Values) {
@@ -67,6 +68,16 @@ func New(o Options) *Redactor {
 	}
 	r.longest = max(r.longest, maxMatch+64)
 	return r
+}
+
+// With is a Redactor that knows further values; nil of a nil one.
+func (r *Redactor) With(values ...string) *Redactor {
+	if r == nil {
+		return nil
+	}
+	o := r.options
+	o.Values = slices.Concat(o.Values, values)
+	return New(o)
 }
 
 // Found is one replacement.

@@ -203,3 +203,14 @@ func TestEnvironment(t *testing.T) {
 	})
 	assert.Equal(t, []string{"one-secret-value", "two-secret-value", "three33x", "four-secret", "five5five", "six-secret-value"}, got)
 }
+
+func TestReferencedValues(t *testing.T) {
+	got := Referenced([]string{"hunter2", "http://127.0.0.1:8000/v1", "https://me:pass@host", "https://host?key=1", "/srv/x", "32768", "0.5", "12345678901234567"})
+	assert.Equal(t, []string{"hunter2", "https://me:pass@host", "https://host?key=1", "12345678901234567"}, got)
+}
+
+func TestWithKnowsMore(t *testing.T) {
+	r := New(Options{Values: []string{"one-value"}})
+	assert.Equal(t, "[redacted:value] [redacted:value]", r.With("two-value").String("one-value two-value"))
+	assert.Equal(t, "[redacted:value] two-value", r.String("one-value two-value"))
+}

@@ -98,6 +98,7 @@ func (b *builder) usable(c *trace.Call) bool {
 			b.leaveOut(c, "it has no reply")
 			return false
 		}
+	case redacted(c): // it makes a row, which says so
 	case len(c.PromptIDs) == 0:
 		b.leaveOut(c, "it has no prompt ids")
 		return false
@@ -114,6 +115,12 @@ func (b *builder) leaveOut(c *trace.Call, why string) {
 
 func text(c *trace.Call) bool { return c.Capture == "text" }
 
+// redacted says that a secret stood in the call's tokens, so that their ids
+// are gone.
+func redacted(c *trace.Call) bool {
+	return slices.ContainsFunc(c.Warnings, func(w trace.Warning) bool { return w.Kind == trace.WarnRedacted })
+}
+
 // place appends a call to the row that ends with its parent, or begins one.
 func (b *builder) place(c *trace.Call) {
 	parent := b.byID[c.Parent]
@@ -124,7 +131,7 @@ func (b *builder) place(c *trace.Call) {
 		return
 	}
 	row = b.begin(c)
-	if c.Extends && parent != nil && !follows(parent, c) {
+	if c.Extends && parent != nil && !follows(parent, c) && !redacted(c) {
 		row.Integrity.Fatal = append(row.Integrity.Fatal, fmt.Sprintf(
 			"call %s is said to extend call %s, but its prompt does not begin with the ids of that one", c.ID, parent.ID))
 	}
@@ -134,6 +141,9 @@ func (b *builder) place(c *trace.Call) {
 func follows(p, c *trace.Call) bool {
 	if text(c) {
 		return c.Fork == ""
+	}
+	if redacted(p) || redacted(c) {
+		return c.Extends && redacted(p) && redacted(c)
 	}
 	n, m := len(p.PromptIDs), len(p.SampledIDs)
 	return len(c.PromptIDs) >= n+m && slices.Equal(c.PromptIDs[:n], p.PromptIDs) &&
@@ -179,6 +189,16 @@ func (b *builder) finish(row *chained) {
 	}
 	last := row.last()
 	row.FinishReason = last.Finish
+	for _, c := range row.calls {
+		switch {
+		case !redacted(c):
+		case text(c):
+			row.warn("%s: call %s had a secret in its text, which a mark stands for", trace.WarnRedacted, c.ID)
+		default:
+			row.Integrity.Fatal = append(row.Integrity.Fatal, fmt.Sprintf(
+				"%s: call %s had a secret in its tokens, whose ids are not kept", trace.WarnRedacted, c.ID))
+		}
+	}
 	if text(last) {
 		row.Messages = append(slices.Clone(last.Chat.Messages), chat.Message{Role: chat.Assistant, Parts: last.Parsed.Parts})
 		row.Tools = last.Chat.Tools
@@ -202,7 +222,9 @@ func (c *chained) ids() {
 	first := len(c.calls[0].PromptIDs)
 	c.PromptLen = &first
 	for _, call := range c.calls {
-		c.mask(call)
+		if !redacted(call) {
+			c.mask(call)
+		}
 	}
 }
 

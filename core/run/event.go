@@ -53,6 +53,7 @@ type Events struct {
 	run    string
 	file   *os.File
 	listen func(Event)
+	clean  func(string) string
 	err    error
 }
 
@@ -65,11 +66,22 @@ func (f *Folder) Events(listen func(Event)) (*Events, error) {
 	return &Events{run: f.ID, file: file, listen: listen}, nil
 }
 
+// Redact has the words of events go through clean before they are written or
+// shown.
+func (e *Events) Redact(clean func(string) string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.clean = clean
+}
+
 // Emit logs an event. Time and run are filled in.
 func (e *Events) Emit(ev Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ev.Time, ev.Run = time.Now().UTC(), e.run
+	if e.clean != nil {
+		ev.Error, ev.Message = e.clean(ev.Error), e.clean(ev.Message)
+	}
 	line, err := json.Marshal(ev)
 	if err == nil {
 		_, err = e.file.Write(append(line, '\n'))

@@ -3,6 +3,7 @@ package settings
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,7 +17,6 @@ import (
 // key is one setting: its name, its default as text, and where its value goes.
 type key struct {
 	name, def string
-	notBuilt  bool
 	read      func(s *Settings, v value) error
 }
 
@@ -51,17 +51,24 @@ var keys = []key{
 		s.Log.Format, err = v.choice("auto", "text", "json")
 		return
 	}},
-	{name: "telemetry", notBuilt: true},
+	{name: "redact.patterns", def: "true", read: func(s *Settings, v value) (err error) { s.Redact.Patterns, err = v.yes(); return }},
+	{name: "telemetry.otlp", read: func(s *Settings, v value) (err error) { s.Telemetry.OTLP, err = v.url(); return }},
+	{name: "telemetry.content", def: "false", read: func(s *Settings, v value) (err error) { s.Telemetry.Content, err = v.yes(); return }},
+	{name: "telemetry.semconv", def: "v1.41", read: func(s *Settings, v value) (err error) {
+		s.Telemetry.Semconv, err = v.choice("v1.41", "genai-0.1")
+		return
+	}},
+	{name: "telemetry.prometheus", def: "false", read: func(s *Settings, v value) (err error) { s.Telemetry.Prometheus, err = v.yes(); return }},
 }
 
 func (k *key) variable() string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(k.name, ".", "_"))
 }
 
-// keyOf finds a key; what lies below one that isn't built yet is that key.
+// keyOf finds a key.
 func keyOf(name string) *key {
 	for i := range keys {
-		if keys[i].name == name || keys[i].notBuilt && strings.HasPrefix(name, keys[i].name+".") {
+		if keys[i].name == name {
 			return &keys[i]
 		}
 	}
@@ -73,9 +80,6 @@ func near(name string) string {
 	group, _, _ := strings.Cut(name, ".")
 	var same, all []string
 	for _, k := range keys {
-		if k.notBuilt {
-			continue
-		}
 		all = append(all, k.name)
 		if strings.HasPrefix(k.name, group+".") {
 			same = append(same, k.name)
@@ -97,7 +101,7 @@ func (l *loader) settings() *Settings {
 		if given {
 			s.From[k.name] = from.where
 		}
-		if raw == nil || k.notBuilt {
+		if raw == nil {
 			continue
 		}
 		if from.dir == "" {
@@ -160,6 +164,23 @@ func (v value) count() (int, error) {
 		return 0, fmt.Errorf("want a whole number of at least 1, got %v", v.raw)
 	}
 	return n, nil
+}
+
+func (v value) yes() (bool, error) {
+	b, err := strconv.ParseBool(v.text())
+	if err != nil {
+		return false, fmt.Errorf("want true or false, got %v", v.raw)
+	}
+	return b, nil
+}
+
+// url is the root of an HTTP service.
+func (v value) url() (string, error) {
+	u, err := url.Parse(v.text())
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", fmt.Errorf("want a URL such as http://localhost:4318, got %v", v.raw)
+	}
+	return v.text(), nil
 }
 
 func (v value) choice(names ...string) (string, error) {

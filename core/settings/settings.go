@@ -34,6 +34,10 @@ type Settings struct {
 	Plugins Plugins
 	Trace   Trace
 	Log     Log
+	// Redact and Telemetry say what is taken out of what is written, and what
+	// is told to others.
+	Redact    Redact
+	Telemetry Telemetry
 	// From says where each key that isn't a default was set: a file, a
 	// variable, a flag.
 	From map[string]string
@@ -65,6 +69,19 @@ type Trace struct{ Durability string } // normal or fsync
 type Log struct {
 	Level  string // debug, info, warn or error
 	Format string // auto, text or json
+}
+
+// Redact is how secrets are found beside those that are known by value.
+type Redact struct {
+	Patterns bool // also by the shapes of common keys
+}
+
+// Telemetry is off unless something is set.
+type Telemetry struct {
+	OTLP       string // the root of a collector, http://host:4318; "" for none
+	Content    bool   // spans also hold what was said
+	Semconv    string // the names of attributes: v1.41 or genai-0.1
+	Prometheus bool   // the gateway serves /metrics to its operator
 }
 
 // Options say where settings come from. Zero values mean those of this
@@ -230,10 +247,6 @@ func (l *loader) flags() {
 
 // set lays a value over those before.
 func (l *loader) set(k *key, value any, from origin) {
-	if k.notBuilt {
-		l.problem("%s: '%s' is not built yet", from.where, k.name)
-		return
-	}
 	if err := l.k.Set(strings.ReplaceAll(k.name, ".", delim), value); err != nil {
 		l.problem("%s: %s: %s", from.where, k.name, err)
 		return

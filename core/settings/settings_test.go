@@ -37,7 +37,7 @@ func TestDefaults(t *testing.T) {
 		Runs: filepath.Join(p.dir, "runs"), Cache: filepath.Join(p.cache, "penstock"),
 		Gateway: Gateway{Addr: "127.0.0.1:0", KeepAlive: 15 * time.Second},
 		Limits:  Limits{Body: 32 << 20, Calls: 128, Messages: 20000, Tools: 2000},
-		Trace:   Trace{"normal"}, Log: Log{"info", "auto"}, From: map[string]string{},
+		Trace:   Trace{"normal"}, Log: Log{"info", "auto"}, Redact: Redact{true}, Telemetry: Telemetry{Semconv: "v1.41"}, From: map[string]string{},
 	}, s)
 }
 
@@ -58,7 +58,7 @@ func TestEachLayerWinsOverThoseBefore(t *testing.T) {
 }
 
 func TestEverythingWrongIsSaid(t *testing.T) {
-	p := newPlace(t, "log:\n  levle: debug\ngateway: { addr: 127.0.0.1, keep_alive: 30 }\ntelemetry: { otlp: x }\n", "limits: { body: 5, calls: 0 }\n")
+	p := newPlace(t, "log:\n  levle: debug\ngateway: { addr: 127.0.0.1, keep_alive: 30 }\ntelemetry: { otlp: x, prometheus: maybe }\n", "limits: { body: 5, calls: 0 }\n")
 	_, err := p.load(map[string]string{"nope": "1"}, "PENSTOCK_LOG_FORMAT=xml")
 	require.Error(t, err)
 	user, local := filepath.Join(p.config, "penstock", "settings.yaml"), filepath.Join(p.dir, "penstock.settings.yaml")
@@ -66,7 +66,8 @@ func TestEverythingWrongIsSaid(t *testing.T) {
 		user + ":2: unknown setting 'log.levle'; there are: log.level, log.format",
 		user + ":3: gateway.addr: want host:port, got 127.0.0.1",
 		user + ":3: gateway.keep_alive: the duration 30 has no unit",
-		user + ":4: 'telemetry' is not built yet",
+		user + ":4: telemetry.otlp: want a URL such as http://localhost:4318, got x",
+		user + ":4: telemetry.prometheus: want true or false, got maybe",
 		local + ":1: limits.body: the size 5 has no unit",
 		local + ":1: limits.calls: want a whole number of at least 1, got 0",
 		"PENSTOCK_LOG_FORMAT: log.format: want one of auto, text, json, got xml",
