@@ -49,6 +49,9 @@ type Error struct {
 	// RequestID is the id that the response carries in its header too; empty
 	// leaves it out of the body.
 	RequestID string
+	// Details is a JSON value for programs to read, which a dialect's decoder
+	// may give; the same dialect writes it.
+	Details json.RawMessage
 }
 
 func (e *Error) Error() string { return e.Message }

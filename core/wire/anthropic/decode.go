@@ -12,7 +12,7 @@ import (
 // request holds the top-level fields of a body that mean something here.
 type request struct {
 	model, messages, system, tools, toolChoice      rawjson.Value
-	maxTokens, stream, thinking                     rawjson.Value
+	maxTokens, stream, thinking, thread             rawjson.Value
 	temperature, topP, topK, stopSequences, version rawjson.Value
 }
 
@@ -40,6 +40,9 @@ func decode(body []byte, count bool) (*wire.Request, error) {
 		} else if !passing[string(name)] {
 			out.Unknown = append(out.Unknown, string(name))
 		}
+	}
+	if f.thread.Given() {
+		return nil, noThreads()
 	}
 	if err := f.fill(out, count); err != nil {
 		return nil, &wire.Error{Kind: wire.Invalid, Message: err.Error()}
@@ -77,8 +80,20 @@ func (f *request) slot(name []byte) *rawjson.Value {
 		return &f.stopSequences
 	case "anthropic_version":
 		return &f.version
+	case "thread":
+		return &f.thread
 	}
 	return nil
+}
+
+// noThreads refuses a request that leaves the conversation so far to the
+// server. In a reply to it the model would have seen the newest message only.
+// The details are those on which Anthropic's SDK sends the whole conversation
+// instead, from then on.
+func noThreads() *wire.Error {
+	e := wire.Errorf(wire.Invalid, "thread: conversations are not kept here; send all messages")
+	e.Details = json.RawMessage(`{"error_code":"thread_unsupported_request","unsupported":["thread"]}`)
+	return e
 }
 
 // fill maps the fields. Requests of the Bedrock and Vertex forms, which

@@ -231,3 +231,19 @@ func TestRefusalsNameWhatAndWhere(t *testing.T) {
 		})
 	}
 }
+
+// TestThreadsAreRefused: a request that sends only what is new would have the
+// model answer the last message alone. The refusal is one on which the SDK
+// sends the whole conversation.
+func TestThreadsAreRefused(t *testing.T) {
+	for _, thread := range []string{`{"type":"create"}`, `{"type":"continue","previous_message_id":"msg_1"}`} {
+		_, err := New().Decode(asking(`"thread":` + thread))
+		var e *wire.Error
+		require.ErrorAs(t, err, &e)
+		status, body := New().Error(e)
+		assert.Equal(t, 400, status)
+		assert.JSONEq(t, `{"type":"error","error":{"type":"invalid_request_error","message":"thread: conversations are not kept here; send all messages",
+			"details":{"error_code":"thread_unsupported_request","unsupported":["thread"]}}}`, string(body))
+	}
+	decodeOK(t, asking(`"thread":null`))
+}

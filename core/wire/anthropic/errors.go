@@ -48,6 +48,9 @@ func appendError(b []byte, e *wire.Error) []byte {
 	b = append(b, k.name...)
 	b = append(b, `","message":`...)
 	b = sse.AppendString(b, errorText(e))
+	if len(e.Details) > 0 {
+		b = append(append(b, `,"details":`...), e.Details...)
+	}
 	b = append(b, '}')
 	if e.RequestID != "" {
 		b = append(b, `,"request_id":`...)

@@ -31,6 +31,7 @@ func TestErrorsHaveTheDialectsShape(t *testing.T) {
 		{wire.Errorf(wire.Overloaded, "no"), 529, `{"type":"error","error":{"type":"overloaded_error","message":"no"}}`},
 		{wire.Errorf("strange", "no"), 500, `{"type":"error","error":{"type":"api_error","message":"no"}}`},
 		{&wire.Error{Kind: wire.Internal, Message: "no", RequestID: "req_1"}, 500, `{"type":"error","error":{"type":"api_error","message":"no"},"request_id":"req_1"}`},
+		{&wire.Error{Kind: wire.Invalid, Message: "no", Details: json.RawMessage(`{"a":1}`), RequestID: "req_1"}, 400, `{"type":"error","error":{"type":"invalid_request_error","message":"no","details":{"a":1}},"request_id":"req_1"}`},
 	} {
 		status, body := New().Error(c.err)
 		assert.Equal(t, c.status, status)
