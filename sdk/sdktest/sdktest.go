@@ -16,6 +16,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,6 +27,7 @@ import (
 	"github.com/penstock-dev/penstock/sdk/doc"
 	"github.com/penstock-dev/penstock/sdk/hook"
 	"github.com/penstock-dev/penstock/sdk/judger"
+	"github.com/penstock-dev/penstock/sdk/trial"
 )
 
 // Case is one request and what must come of it. Config, Request and Want are
@@ -107,6 +109,35 @@ func run[T any](t *testing.T, cases []Case, open Open[T], call func(context.Cont
 			got, err := chat.Marshal(reply)
 			require.NoError(t, err)
 			assert.Equal(t, c.Want, string(got))
+		})
+	}
+}
+
+// File runs the cases of a file, one a line in the form of package trial, on a
+// component of this program, KIND/NAME. It is what `penstock plugin test`
+// does on the plugin as it is loaded.
+func File(t *testing.T, id, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	cases, err := trial.Read(f)
+	require.NoError(t, err, path)
+	require.NotEmpty(t, cases, path)
+	Trial(t, Registered[any](id), cases)
+}
+
+// Trial runs cases on a component of any kind.
+func Trial(t *testing.T, open Open[any], cases []trial.Case) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			instance, err := open(t.Context(), c.Config)
+			if err != nil {
+				require.NoError(t, c.Compare(nil, err))
+				return
+			}
+			require.NoError(t, c.Check(t.Context(), instance))
 		})
 	}
 }
