@@ -1,13 +1,14 @@
 # penstock: set-up and checks. `make help` lists the targets.
 
-CLAUDE_CODE  := 2.1.332
 STATICCHECK  := v0.8.2
 BUBBLEWRAP   := 0.8.0-2+deb12u1
 
 # Everything that is fetched or built outside the Go caches goes here.
 CACHE        ?= $(CURDIR)/.cache
 BIN          := $(CURDIR)/bin/penstock
-CLAUDE       := $(CACHE)/npm/node_modules/.bin/claude
+NPM          := $(CACHE)/npm/node_modules
+NPM_STAMP    := $(CACHE)/npm/.installed
+CLAUDE       := $(NPM)/.bin/claude
 BWRAP        := $(CACHE)/debian/usr/bin/bwrap
 FUZZTIME     ?= 3s
 
@@ -26,7 +27,7 @@ demo: build ## run the calculator pipeline: an agent, a gateway, judges, rows; n
 	@echo "== run it"
 	@$(BIN) run examples/calculator/pipeline.yaml
 
-demo-claude: build $(CLAUDE) ## the same pipeline with the real Claude Code, from npm
+demo-claude: build $(NPM_STAMP) ## the same pipeline with the real Claude Code, from npm
 	@$(BIN) validate examples/calculator/pipeline.yaml
 	@$(BIN) run examples/calculator/pipeline.yaml \
 		--set stages.solve.uses=invoker/claude-code \
@@ -36,14 +37,16 @@ build: ## build bin/penstock
 	@mkdir -p bin
 	@go build -trimpath -o $(BIN) .
 
-$(CLAUDE):
-	@command -v npm >/dev/null || { echo "make: npm is needed for Claude Code (Node 18 or newer)"; exit 1; }
+# Claude Code and the official SDKs, in the versions of .ci/npm/package.json.
+$(NPM_STAMP): .ci/npm/package.json
+	@command -v npm >/dev/null || { echo "make: npm is needed for Claude Code and the SDKs (Node 20 or newer)"; exit 1; }
 	@mkdir -p $(CACHE)/npm
 	@cp .ci/npm/package.json $(CACHE)/npm/
-	@echo "== install @anthropic-ai/claude-code@$(CLAUDE_CODE) into $(CACHE)/npm"
+	@echo "== install what .ci/npm/package.json names into $(CACHE)/npm"
 	@npm install --prefix $(CACHE)/npm --no-audit --no-fund --no-package-lock --loglevel=error
+	@touch $@
 
-deps: $(CLAUDE) $(BWRAP) ## fetch what the tests use beside Go modules, pinned, into .cache
+deps: $(NPM_STAMP) $(BWRAP) ## fetch what the tests use beside Go modules, pinned, into .cache
 	@go mod download
 
 # A Debian package is unpacked into the cache, not installed. When the mirror
@@ -57,10 +60,10 @@ $(BWRAP):
 	dpkg -x bubblewrap_*.deb .
 
 test: build lint ## everything that CI runs
-	@go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -fuzztime $(FUZZTIME)
+	@go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -npm '$(wildcard $(NPM))' -fuzztime $(FUZZTIME)
 
 soak: build ## the long forms of the tests: kills, load, fuzzing by minutes
-	@PENSTOCK_SOAK=1 go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -fuzztime 60s -timeout 60m
+	@PENSTOCK_SOAK=1 go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -npm '$(wildcard $(NPM))' -fuzztime 60s -timeout 60m
 
 bench: ## benchmarks, each beside a baseline of the same run
 	@go test -run '^$$' -bench . -benchmem $$(go list ./sdk/... ./core/...)

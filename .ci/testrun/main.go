@@ -33,11 +33,15 @@ type totals struct {
 
 func main() {
 	claude := flag.String("claude", "", "path of the Claude Code program, for the tests that drive it")
+	npm := flag.String("npm", "", "path of the node_modules that hold the official SDKs, for the tests that drive them")
 	fuzztime := flag.String("fuzztime", "3s", "how long each fuzz target runs; 0 leaves them out")
 	timeout := flag.String("timeout", "20m", "limit for one package's tests")
 	flag.Parse()
 	if *claude != "" {
 		os.Setenv("PENSTOCK_CLAUDE", *claude)
+	}
+	if *npm != "" {
+		os.Setenv("PENSTOCK_NPM", *npm)
 	}
 	var t totals
 	race := packages("./core/...", "./sdk/...")
