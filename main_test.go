@@ -17,6 +17,9 @@ var built, root string
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	if os.Getenv("CANARY_AGENT_RUNS") != "" {
+		return canaryAgent()
+	}
 	dir, err := os.MkdirTemp("", "penstock-test-*")
 	if err == nil {
 		defer os.RemoveAll(dir)
@@ -49,6 +52,9 @@ func TestScript(t *testing.T) {
 			e.Setenv("ROOT", root)
 			for _, name := range []string{"PENSTOCK_CACHE", "GOMODCACHE", "GOCACHE", "GOPATH", "GOFLAGS", "GOPROXY", "PENSTOCK_CLAUDE"} {
 				e.Setenv(name, goEnv(name))
+			}
+			if err := os.Symlink(filepath.Join(root, "testdata", "trap"), filepath.Join(e.WorkDir, "trap")); err != nil {
+				return err
 			}
 			return os.Symlink(filepath.Join(root, "examples"), filepath.Join(e.WorkDir, "examples"))
 		},
