@@ -326,6 +326,9 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 	if v.session != nil {
 		result.Usage = &stats.Usage
 	}
+	if status == invoker.AgentError && stats.HookError != "" {
+		status, result.Error = invoker.InfraError, stats.HookError
+	}
 	if result.Usage == nil {
 		result.Usage = &chat.Usage{}
 	}

@@ -88,6 +88,7 @@ func (c *call) applyHooks(hooks []*Hook, p hook.Point, subject, tools json.RawMe
 			edit.Action = string(hook.Continue)
 			c.g.log.Warn("hook failed", "hook", h.Name, "point", p, "call", c.rec.ID, "open", h.FailOpen, "error", err)
 			if !h.FailOpen {
+				c.s.hookFailed(edit.Hook, err)
 				edit.Action = string(hook.Deny)
 				edit.Reason = fmt.Sprintf("hook %s failed: %v", h.Name, err)
 			}

@@ -54,6 +54,9 @@ type Stats struct {
 	Turns        int // those of the main lineage
 	Usage        chat.Usage
 	BudgetHit    bool
+	// HookError is the first error, not decision, of a hook that then denied:
+	// what the agent made of that denial says nothing of the agent.
+	HookError string
 	LastActivity time.Time // now, while a call is in flight
 }
 
@@ -165,6 +168,15 @@ func (s *Session) Stats() Stats {
 		st.LastActivity = time.Now() // the client waits for us
 	}
 	return st
+}
+
+// hookFailed notes that a call was denied because a hook erred.
+func (s *Session) hookFailed(name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stats.HookError == "" {
+		s.stats.HookError = fmt.Sprintf("%s failed: %v", name, err)
+	}
 }
 
 // BudgetHit is closed at the first call over budget.
