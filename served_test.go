@@ -118,12 +118,12 @@ func (s *server) control(method, path string, body any) ([]byte, error) {
 // opened is a session that the operator opened.
 type opened struct{ ID, Token string }
 
-// open opens sessions.
-func (s *server) open(t testing.TB, n int) []opened {
+// open opens sessions of a model.
+func (s *server) open(t testing.TB, model string, n int) []opened {
 	t.Helper()
 	out := make([]opened, n)
 	for i := range out {
-		got, err := s.control(http.MethodPost, "/sessions", struct{}{})
+		got, err := s.control(http.MethodPost, "/sessions", map[string]string{"model": model})
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(got, &out[i]))
 	}
