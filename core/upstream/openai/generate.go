@@ -198,6 +198,7 @@ func (d *generation) take(ids []int32, logprobs gjson.Result, c *upstream.Chunk)
 	if len(ids) != len(pairs) {
 		return d.errorf("gave %d output_ids and %d output_token_logprobs", len(ids), len(pairs))
 	}
+	lps := c.Logprobs
 	for i, pair := range pairs {
 		id := pair.Get("1")
 		if id.Type != gjson.Number || int32(id.Int()) != ids[i] {
@@ -207,9 +208,9 @@ func (d *generation) take(ids []int32, logprobs gjson.Result, c *upstream.Chunk)
 		if v := pair.Get("0"); v.Type == gjson.Number {
 			lp = v.Num
 		}
-		c.Logprobs = append(c.Logprobs, lp)
+		lps = append(lps, lp)
 	}
-	c.IDs = append(c.IDs, ids...)
+	c.IDs, c.Logprobs = append(c.IDs, ids...), lps
 	d.ids += len(ids)
 	return nil
 }

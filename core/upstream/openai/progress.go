@@ -83,65 +83,80 @@ func (p *progress) prompt(v gjson.Result, c *upstream.Chunk) error {
 }
 
 // tokens takes token ids and the logprobs that stand beside them, in the form
-// of either endpoint.
+// of either endpoint. What doesn't agree leaves c as it was.
 func (p *progress) tokens(ids, logprobs gjson.Result, c *upstream.Chunk) error {
 	if !p.want {
 		return nil
 	}
-	var err error
 	from := len(c.IDs)
-	named := false
+	t := &named{p: p, c: c, from: from}
+	var err error
 	if ids.IsArray() {
-		if c.IDs, err = integers(c.IDs, ids.Raw); err != nil {
-			return p.errorf("token_ids: %v", err)
-		}
-	} else if logprobs.IsObject() {
-		named = true // an engine that only names them
-	}
-	n := 0
-	each := func(name string, value gjson.Result) error {
-		id, isID := tokenID(name)
-		at := from + n
-		n++
-		switch {
-		case named && isID:
-			c.IDs = append(c.IDs, id)
-		case named:
-			return p.errorf("gave no token_ids, and logprobs name a token %.40q", name)
-		case at < len(c.IDs) && isID && c.IDs[at] != id:
-			return p.errorf("token %d is %d in token_ids and %d in logprobs", p.ids+n-1, c.IDs[at], id)
-		}
-		lp := math.NaN()
-		if value.Type == gjson.Number {
-			lp = value.Num
-		}
-		c.Logprobs = append(c.Logprobs, lp)
-		return nil
-	}
-	if content := logprobs.Get("content"); content.IsArray() {
-		content.ForEach(func(_, t gjson.Result) bool {
-			err = each(t.Get("token").Str, t.Get("logprob"))
-			return err == nil
-		})
+		c.IDs, err = integers(c.IDs, ids.Raw)
 	} else {
-		names := logprobs.Get("tokens").Array()
-		for i, v := range logprobs.Get("token_logprobs").Array() {
-			name := ""
-			if i < len(names) {
-				name = names[i].Str
-			}
-			if err = each(name, v); err != nil {
-				break
-			}
-		}
+		t.only = true // an engine may only name them
+	}
+	if err == nil {
+		err = t.all(logprobs)
+	}
+	if err == nil && len(c.IDs)-from != t.n {
+		err = fmt.Errorf("gave %d token_ids and %d logprobs in one event", len(c.IDs)-from, t.n)
 	}
 	if err != nil {
+		c.IDs, c.Logprobs = c.IDs[:from], c.Logprobs[:from]
+		return p.errorf("%v", err)
+	}
+	p.ids += t.n
+	return nil
+}
+
+// named takes the logprobs of one event, which name their tokens.
+type named struct {
+	p    *progress
+	c    *upstream.Chunk
+	from int  // where the event's ids begin
+	only bool // the names are all there is
+	n    int
+}
+
+func (t *named) all(logprobs gjson.Result) (err error) {
+	if content := logprobs.Get("content"); content.IsArray() {
+		content.ForEach(func(_, v gjson.Result) bool {
+			err = t.one(v.Get("token").Str, v.Get("logprob"))
+			return err == nil
+		})
 		return err
 	}
-	if len(c.IDs) != len(c.Logprobs) {
-		return p.errorf("gave %d token_ids and %d logprobs in one event", len(c.IDs)-from, n)
+	names := logprobs.Get("tokens").Array()
+	for i, v := range logprobs.Get("token_logprobs").Array() {
+		name := ""
+		if i < len(names) {
+			name = names[i].Str
+		}
+		if err := t.one(name, v); err != nil {
+			return err
+		}
 	}
-	p.ids += len(c.IDs) - from
+	return nil
+}
+
+func (t *named) one(name string, value gjson.Result) error {
+	id, isID := tokenID(name)
+	at := t.from + t.n
+	switch {
+	case t.only && !isID:
+		return fmt.Errorf("gave no token_ids, and logprobs name a token %.40q", name)
+	case t.only:
+		t.c.IDs = append(t.c.IDs, id)
+	case at < len(t.c.IDs) && isID && t.c.IDs[at] != id:
+		return fmt.Errorf("token %d is %d in token_ids and %d in logprobs", t.p.ids+t.n, t.c.IDs[at], id)
+	}
+	lp := math.NaN()
+	if value.Type == gjson.Number {
+		lp = value.Num
+	}
+	t.c.Logprobs = append(t.c.Logprobs, lp)
+	t.n++
 	return nil
 }
 

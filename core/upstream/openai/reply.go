@@ -99,8 +99,12 @@ func (d *reply) message(m gjson.Result, c *upstream.Chunk) error {
 	d.text(c, chat.Reasoning, chat.DeltaReasoning, thought)
 	d.text(c, chat.Text, chat.DeltaText, m.Get("content").String())
 	d.text(c, chat.Text, chat.DeltaText, m.Get("refusal").String())
+	calls := m.Get("tool_calls")
+	if !calls.IsArray() {
+		return nil
+	}
 	var err error
-	m.Get("tool_calls").ForEach(func(_, call gjson.Result) bool {
+	calls.ForEach(func(_, call gjson.Result) bool {
 		err = d.fragment(call, c)
 		return err == nil
 	})
