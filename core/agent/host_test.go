@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"github.com/penstock-dev/penstock/core/agent/sandbox"
+	"github.com/stretchr/testify/require"
 )
 
 // host is another process that runs a Spec: this binary, copied to where an
