@@ -1,0 +1,70 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-dev/penstock/core/gateway"
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream/openai"
+	"github.com/penstock-dev/penstock/sdk/format"
+)
+
+// The sessions that are opened ahead, and for how many calls each is used.
+const (
+	sessions        = 100
+	callsOfASession = 30
+)
+
+// servePenstock is the gateway with a format of its own, before an engine's
+// Completions: the request is decoded, linked, rendered and sent; the reply
+// parsed, served and committed to the store.
+func servePenstock(backend string) (r ready, err error) {
+	name := filepath.Join("..", "..", "..", "plugins", "formats", "qwen3_coder.yaml")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return r, err
+	}
+	spec, err := format.ParseSpec(name, data)
+	if err != nil {
+		return r, err
+	}
+	f, err := format.New(spec)
+	if err != nil {
+		return r, err
+	}
+	ctx := context.Background()
+	up, err := openai.New(ctx, openai.Options{Kind: openai.KindVLLM, BaseURL: backend, OwnFormat: true, NoProbe: true})
+	if err != nil {
+		return r, err
+	}
+	return openPenstock(ctx, &gateway.Model{
+		Entry: "policy", Name: "mock", Format: f, FormatName: "qwen3_coder", Upstream: up, Capture: gateway.CaptureText,
+	})
+}
+
+func openPenstock(ctx context.Context, m *gateway.Model) (r ready, err error) {
+	dir, err := os.MkdirTemp("", "trace-*")
+	if err != nil {
+		return r, err
+	}
+	st, err := trace.Open(filepath.Join(dir, "penstock.db"), trace.StoreOptions{})
+	if err != nil {
+		return r, err
+	}
+	g, err := gateway.New(gateway.Options{Calls: st})
+	if err != nil {
+		return r, err
+	}
+	r.URL = g.URL()
+	for i := range sessions {
+		s, err := g.Open(ctx, gateway.SessionSpec{Session: trace.Session{ID: fmt.Sprint("s-", i)}, Model: m})
+		if err != nil {
+			return r, err
+		}
+		r.Keys = append(r.Keys, s.Token())
+	}
+	return r, nil
+}
