@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 )
 
 var lawTools = []chat.Tool{
-	{Name: "write", Description: "Writes a file.", Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"},"n":{"type":"integer"},"force":{"type":"boolean"},"tags":{"type":"array"},"opt":{"type":["integer","null"]}}}`)},
+	{Name: "write", Description: "Writes a file.", Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"},"n":{"type":"integer"},"force":{"type":"boolean"},"tags":{"type":"array","items":{"anyOf":[{"type":"string"},{"type":"object","properties":{"k":{"type":["integer","null"]}}}]}},"opt":{"type":["integer","null"]}}}`)},
 	{Name: "now", Parameters: json.RawMessage(`{"type":"object","properties":{}}`)},
 }
 
@@ -105,7 +106,7 @@ func TestRenderLaw(t *testing.T) {
 			for range 150 {
 				think := reasons(f) && (opens(t, f) || w.IntN(2) == 0)
 				c := w.conversation(think)
-				if name == "llama3_json" || name == "llama4_pythonic" {
+				if slices.Contains([]string{"llama3_json", "llama4_pythonic", "xlam"}, name) {
 					withoutTextBesideCalls(c)
 				}
 				if think {

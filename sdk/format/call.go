@@ -50,6 +50,12 @@ func (p *parser) tryItem(i int) match {
 		switch {
 		case how == full:
 			p.call.name = string(m.name)
+			if t.entities {
+				p.call.name = entities(p.call.name)
+			}
+			if t.idAttr != "" {
+				p.head.id = attr(m.attrs, t.idAttr)
+			}
 			p.look = i + m.end
 			p.step = (*parser).stepTaggedHead
 			return full
@@ -58,6 +64,13 @@ func (p *parser) tryItem(i int) match {
 			if p.final && t.open.inline {
 				return p.inlineAtEnd(i)
 			}
+		}
+	}
+	if p.g.nested != nil {
+		if how := p.nestedAt(i); how == full {
+			return full
+		} else if how == part {
+			wait = true
 		}
 	}
 	if h := p.g.header; h != nil {

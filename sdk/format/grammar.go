@@ -87,6 +87,7 @@ type grammar struct {
 	bareTagged    bool
 	json          *JSONSpec
 	literal       bool
+	nested        *nestedGrammar
 	strings       []byte // around strings in JSON
 	header        *headerGrammar
 	messages      *messageGrammar
@@ -100,7 +101,7 @@ type grammar struct {
 }
 
 func newGrammar(s *Spec) *grammar {
-	g := &grammar{calls: s.Calls, stops: newStopSet(s.Stops), nativeID: s.IDs == "header"}
+	g := &grammar{calls: s.Calls, stops: newStopSet(s.Stops), nativeID: s.IDs == "header" || s.IDs == "sequence"}
 	var content, reasoning, calls []marker
 	if r := s.Reasoning; r != nil {
 		g.hasReasoning, g.endedByCall, g.anywhere = true, r.EndedByCall, r.Anywhere
@@ -123,6 +124,9 @@ func newGrammar(s *Spec) *grammar {
 		g.opens, g.closes, g.noise = texts(c.Open), texts(c.Close), texts(c.Noise)
 		g.json = c.JSON
 		g.literal = c.Literal
+		if c.Nested != nil {
+			g.nested = newNestedGrammar(c.Nested)
+		}
 		if c.Strings != "" {
 			g.strings = []byte(c.Strings)
 		}
@@ -146,7 +150,7 @@ func newGrammar(s *Spec) *grammar {
 		calls = g.callMarkers()
 	}
 	if c := s.Calls; c != nil && c.Messages != nil {
-		g.useMessages(c.Messages)
+		g.useMessages(c.Messages, calls)
 		return g
 	}
 	g.inContentOnly, g.inReasoningOnly = newFinder(content), newFinder(reasoning)
@@ -174,6 +178,9 @@ func (g *grammar) callMarkers() []marker {
 	if g.bareTagged {
 		out = append(out, marker{g.tagged.open.before, markBare})
 	}
+	if g.nested != nil {
+		out = append(out, marker{g.nested.open.before, markBare})
+	}
 	if g.header != nil && len(g.header.open) > 0 {
 		out = append(out, marker{g.header.open, markBare})
 	}
@@ -191,6 +198,7 @@ func newTaggedGrammar(s *TaggedSpec, g *grammar) *taggedGrammar {
 		open: newTag(s.Open), param: newTag(s.Param),
 		close: []byte(s.Close), paramClose: []byte(s.ParamClose),
 		trim: s.Trim == "newline" || s.Trim == "pair", pair: s.Trim == "pair", first: s.End == "first", attr: s.StringAttr,
+		typeAttr: s.TypeAttr, textTypes: s.TextTypes, idAttr: s.IDAttr, entities: s.Entities,
 	}
 	t.lead = t.paramClose[0]
 	if !t.first {

@@ -287,7 +287,7 @@ func (p *parser) stepBroken() bool {
 }
 
 func (p *parser) afterBroken(i int) {
-	if p.g.messages != nil {
+	if p.g.messages != nil && p.g.tagged == nil {
 		p.endMessageCall(i)
 		return
 	}

@@ -1,6 +1,9 @@
 package format
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // match says how a piece of text compares to what is looked for.
 type match uint8
@@ -139,6 +142,7 @@ type tag struct {
 	equals bool     // before ends with "=", which spaces may surround
 	after  [][]byte // literals with optional whitespace before each but the first
 	attrs  bool     // attributes may follow the name
+	stem   []byte   // before without the attribute that holds the name
 	inline bool     // the name is bare text
 }
 
@@ -155,7 +159,9 @@ func newTag(pattern string) *tag {
 	}
 	t.equals = bytes.HasSuffix(before, []byte("="))
 	t.before = bytes.TrimSuffix(before, []byte("="))
-	t.attrs = t.equals && bytes.Contains(t.before, []byte(" "))
+	if k := bytes.LastIndexByte(t.before, ' '); t.equals && k > 0 {
+		t.attrs, t.stem = true, t.before[:k]
+	}
 	t.inline = len(before) == 0
 	return t
 }
@@ -181,10 +187,14 @@ func (t *tag) at(b []byte) (tagMatch, match) {
 
 func (t *tag) scan(b []byte) (tagMatch, match) {
 	var m tagMatch
-	if how := compare(b, t.before); how != full {
+	how := compare(b, t.before)
+	i := len(t.before)
+	if how == no && t.attrs {
+		i, how = t.attrsBefore(b)
+	}
+	if how != full {
 		return m, how
 	}
-	i := len(t.before)
 	if t.equals {
 		if i = blank(b, i); i == len(b) {
 			return m, part
@@ -196,7 +206,7 @@ func (t *tag) scan(b []byte) (tagMatch, match) {
 			return m, part
 		}
 	}
-	i, how := t.name(b, i, &m)
+	i, how = t.name(b, i, &m)
 	if how != full {
 		return m, how
 	}
@@ -205,7 +215,7 @@ func (t *tag) scan(b []byte) (tagMatch, match) {
 		for i < len(b) && b[i] != '>' && b[i] != '<' && b[i] != '\n' {
 			i++
 		}
-		m.attrs = b[start:i]
+		m.attrs = b[min(len(t.stem), start):i]
 	}
 	for k, lit := range t.after {
 		if k > 0 || !t.attrs {
@@ -224,6 +234,42 @@ func (t *tag) scan(b []byte) (tagMatch, match) {
 	}
 	m.end = i
 	return m, full
+}
+
+// attrsBefore skips attributes that come before the one that holds the name,
+// and returns the end of that one's key.
+func (t *tag) attrsBefore(b []byte) (int, match) {
+	if how := compare(b, t.stem); how != full {
+		return 0, how
+	}
+	key := t.before[len(t.stem)+1:]
+	for i := len(t.stem); ; {
+		at := blank(b, i)
+		if at == len(b) {
+			return at, part
+		}
+		if at == i {
+			return at, no
+		}
+		if how := compare(b[at:], key); how != no {
+			return at + len(key), how
+		}
+		i = at
+		for i < len(b) && (b[i] == '_' || b[i] == '-' || b[i]|0x20 >= 'a' && b[i]|0x20 <= 'z') {
+			i++
+		}
+		if i+1 >= len(b) {
+			return i, part
+		}
+		if i == at || b[i] != '=' || b[i+1] != '"' {
+			return i, no
+		}
+		k := bytes.IndexByte(b[i+2:], '"')
+		if k < 0 {
+			return i, part
+		}
+		i += k + 3
+	}
 }
 
 // name reads the name of a tag, in quotes of either kind or none.
@@ -278,8 +324,16 @@ func attr(attrs []byte, name string) string {
 		return ""
 	}
 	rest = bytes.TrimLeft(rest, `"'`)
-	if k := bytes.IndexAny(rest, "\"' >"); k >= 0 {
+	if k := bytes.IndexAny(rest, "\"' ><"); k >= 0 {
 		rest = rest[:k]
 	}
 	return string(rest)
+}
+
+// entities undoes the two escapes of attributes in tags of special tokens.
+func entities(s string) string {
+	if !strings.Contains(s, "&") {
+		return s
+	}
+	return strings.NewReplacer("&quot;", `"`, "&amp;", "&").Replace(s)
 }

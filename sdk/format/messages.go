@@ -11,19 +11,20 @@ type messageGrammar struct {
 	start, channel, constrain, message []byte
 	ends                               [][]byte // ends and start
 	head                               [][]byte // what a header may begin with
-	stops                              [][]byte // what ends a header that has no message marker
 }
 
-func (g *grammar) useMessages(s *MessagesSpec) {
+func (g *grammar) useMessages(s *MessagesSpec, calls []marker) {
 	m := &messageGrammar{
 		spec: s, start: []byte(s.Start), channel: []byte(s.Channel),
 		constrain: []byte(s.Constrain), message: []byte(s.Message),
 	}
 	m.ends = append(texts(s.End), m.start)
-	m.head = [][]byte{m.start, m.channel, []byte("to="), m.message}
-	m.stops = m.ends
+	m.head = [][]byte{m.start, []byte("to="), m.message}
+	if len(m.channel) > 0 {
+		m.head = append(m.head, m.channel)
+	}
 	g.messages = m
-	g.edges = m.ends
+	g.edges = append(g.edges, m.ends...)
 	for _, e := range m.ends {
 		g.edge[e[0]] = true
 	}
@@ -32,7 +33,8 @@ func (g *grammar) useMessages(s *MessagesSpec) {
 		ends = append(ends, marker{e, markEnd})
 	}
 	f := newFinder(ends)
-	g.inContent, g.inContentOnly, g.inReasoning, g.inReasoningOnly = f, f, f, f
+	g.inContentOnly, g.inReasoning, g.inReasoningOnly = f, f, f
+	g.inContent = newFinder(append(ends, calls...))
 	g.hasReasoning = true
 }
 
@@ -110,7 +112,7 @@ func (p *parser) headless(end int) bool {
 	m := p.g.messages
 	h := p.buf[p.call.mark:end]
 	from := p.call.mark
-	if k := bytes.Index(h, m.channel); k >= 0 {
+	if k := bytes.Index(h, m.channel); k >= 0 && len(m.channel) > 0 {
 		from += k + len(m.channel)
 		for _, name := range slices.Concat(m.spec.Reasoning, m.spec.Content) {
 			if hasPrefix(p.buf[from:end], name) {
@@ -137,19 +139,22 @@ func (p *parser) jumpKeep(from, end int) {
 // body.
 func (p *parser) readHeader(h []byte, body int) {
 	m := p.g.messages
-	role, channel, _ := bytes.Cut(h, m.channel)
+	role, channel := h, []byte(nil)
+	if len(m.channel) > 0 {
+		role, channel, _ = bytes.Cut(h, m.channel)
+	}
 	to := recipient(role)
 	if to == "" {
 		to = recipient(channel)
 	}
 	name := string(channelName(channel))
-	if fn, ok := bytes.CutPrefix([]byte(to), []byte(m.spec.Functions)); ok && to != "" && len(fn) > 0 && p.active {
+	if fn, ok := bytes.CutPrefix([]byte(to), []byte(m.spec.Functions)); ok && to != "" && len(fn) > 0 && p.active && p.g.tagged == nil {
 		p.call.item = p.call.mark
 		p.call.name = string(fn)
 		p.look, p.step = body, (*parser).stepMessageCall
 		return
 	}
-	p.text.reasoning = slices.Contains(m.spec.Reasoning, name)
+	p.text.reasoning = slices.Contains(m.spec.Reasoning, name) || slices.Contains(m.spec.ReasoningTo, to)
 	if m.odd(h) {
 		p.warn("odd_header", p.call.mark, body)
 	}
@@ -165,6 +170,9 @@ func (p *parser) readHeader(h []byte, body int) {
 // odd reports whether a header says anything besides role and channel.
 func (m *messageGrammar) odd(h []byte) bool {
 	h, _ = bytes.CutPrefix(h, m.start)
+	if len(m.channel) == 0 {
+		return recipient(h) == ""
+	}
 	role, channel, ok := bytes.Cut(h, m.channel)
 	role, channel = bytes.TrimSpace(role), bytes.TrimSpace(channel)
 	known := slices.Contains(m.spec.Reasoning, string(channel)) || slices.Contains(m.spec.Content, string(channel))

@@ -40,6 +40,7 @@ type parser struct {
 	head headState
 	json jsonStream
 	lit  literalState
+	elem nestedState
 }
 
 // Open implements Format.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
@@ -77,25 +78,45 @@ func RegisterYAML(fsys fs.FS) {
 	if err != nil {
 		panic(fmt.Sprintf("list format files: %v", err))
 	}
+	shelf.Lock()
 	for _, file := range files {
 		data, err := fs.ReadFile(fsys, file)
 		if err != nil {
 			panic(fmt.Sprintf("read format file: %v", err))
 		}
-		spec, err := ParseSpec(file, data)
-		if err != nil {
-			panic(err.Error())
+		name := strings.TrimSuffix(file, ".yaml")
+		if _, twice := shelf.sources[name]; twice {
+			panic(fmt.Sprintf("two format files are named %s", file))
 		}
-		f, err := New(spec)
-		if err != nil {
-			panic(err.Error())
-		}
-		open := func(struct{}) (Format, error) { return f, nil }
-		Register(spec.Name, open, Summary(spec.Summary))
-		for _, alias := range spec.Aliases {
-			Register(alias, open, Summary("the same as "+spec.Name+": "+spec.Summary))
-		}
+		shelf.sources[name] = data
 	}
+	shelf.Unlock()
+	for _, file := range files {
+		registerFile(file)
+	}
+}
+
+func registerFile(file string) {
+	data, _ := source(strings.TrimSuffix(file, ".yaml"))
+	spec, err := ParseSpec(file, data)
+	if err != nil {
+		panic(err.Error())
+	}
+	if spec.Name+".yaml" != file {
+		panic(fmt.Sprintf("the format in %s is named %s", file, spec.Name))
+	}
+	f, err := New(spec)
+	if err != nil {
+		panic(err.Error())
+	}
+	open := func(struct{}) (Format, error) { return f, nil }
+	Register(spec.Name, open, Summary(spec.Summary))
+	for _, alias := range spec.Aliases {
+		Register(alias, open, Summary("the same as "+spec.Name+": "+spec.Summary))
+	}
+	shelf.Lock()
+	defer shelf.Unlock()
+	shelf.specs[spec.Name] = spec
 }
 
 // served is an opened format with the parsers that transports hold by handle.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
@@ -105,6 +106,8 @@ func newView(r *renderer, c *chat.Conversation) *view {
 	switch r.ids {
 	case "header":
 		v.ids = headerIDs(c.Messages)
+	case "sequence":
+		v.ids = sequenceIDs(c.Messages)
 	case "alnum9":
 		v.ids = alnumIDs(c.Messages)
 	}
@@ -124,6 +127,17 @@ func headerIDs(messages []chat.Message) map[string]string {
 				ids[p.ID] = fmt.Sprintf("functions.%s:%d", p.Name, n)
 			}
 			n++
+		}
+	}
+	return ids
+}
+
+// sequenceIDs maps the ids of calls to numbers that count them.
+func sequenceIDs(messages []chat.Message) map[string]string {
+	ids := map[string]string{}
+	for _, m := range messages {
+		for _, p := range chat.Calls(m.Parts) {
+			ids[p.ID] = strconv.Itoa(len(ids))
 		}
 	}
 	return ids

@@ -5,17 +5,26 @@ package format
 // calls have, where generation stops, and how a conversation is rendered. It
 // is read from a YAML file by ParseSpec.
 type Spec struct {
-	Name    string   `yaml:"name"`
-	Summary string   `yaml:"summary"`
-	Aliases []string `yaml:"aliases"`
-	// Detect are substrings of a model's chat template that name this format.
+	Name string `yaml:"name"`
+	// Extends names a format that ships, whose declarations hold where this
+	// one says nothing; null takes one of them away. Name, summary, aliases and
+	// detect are each format's own.
+	Extends string `yaml:"extends"`
+	// Vars are put in for ${name} in all texts of the file and of what it
+	// extends.
+	Vars    map[string]string `yaml:"vars"`
+	Summary string            `yaml:"summary"`
+	Aliases []string          `yaml:"aliases"`
+	// Detect are substrings of a model's chat template that together name this
+	// format. With ! in front it is one that must not be there.
 	Detect    []string       `yaml:"detect"`
 	Reasoning *ReasoningSpec `yaml:"reasoning"`
 	// Frames are markers around an answer that are no part of it.
 	Frames []FrameSpec `yaml:"frames"`
 	Calls  *CallsSpec  `yaml:"calls"`
 	// IDs is the scheme of call ids: "random" (call_ and 24 hex digits),
-	// "alnum9" (nine letters and digits) or "header" (what the model wrote).
+	// "alnum9" (nine letters and digits), "header" (what the model wrote) or
+	// "sequence" (the same, and a number that counts the conversation's calls).
 	IDs string `yaml:"ids"`
 	// Stops end generation. They are dropped at the very end of the text.
 	Stops []string `yaml:"stops"`
@@ -69,6 +78,9 @@ type CallsSpec struct {
 	Literal bool `yaml:"literal"`
 	// Strings is a marker around strings in JSON, whose keys are then bare.
 	Strings string `yaml:"strings"`
+	// Nested is a call whose parameters are elements named after them, with
+	// objects and lists as elements in elements.
+	Nested *NestedSpec `yaml:"nested"`
 	// Messages makes the whole reply a sequence of messages, and calls some of
 	// them.
 	Messages *MessagesSpec `yaml:"messages"`
@@ -89,6 +101,21 @@ type MessagesSpec struct {
 	Content   []string `yaml:"content"`
 	// Functions precedes the name of a tool in a recipient.
 	Functions string `yaml:"functions"`
+	// ReasoningTo and ContentTo are recipients of reasoning and content, in
+	// formats without channels. What goes elsewhere holds calls in their wrapper.
+	ReasoningTo []string `yaml:"reasoning_to"`
+	ContentTo   []string `yaml:"content_to"`
+}
+
+// NestedSpec is a call of nested elements. Each tag has Mark in front, so that
+// tags without it are text.
+type NestedSpec struct {
+	Mark string `yaml:"mark"`
+	// Open, with {name} in it, and Close are the tags of a call.
+	Open  string `yaml:"open"`
+	Close string `yaml:"close"`
+	// Item is the name of the elements of a list.
+	Item string `yaml:"item"`
 }
 
 // TaggedSpec is a call with one tagged element for each parameter, whose
@@ -108,6 +135,14 @@ type TaggedSpec struct {
 	// StringAttr is the attribute of a parameter's tag that says "true" for
 	// text and "false" for JSON. Without one, the tool's schema decides.
 	StringAttr string `yaml:"string_attr"`
+	// TypeAttr is the attribute that names the type of a value: text where that
+	// is one of TextTypes, else JSON.
+	TypeAttr  string   `yaml:"type_attr"`
+	TextTypes []string `yaml:"text_types"`
+	// IDAttr is the attribute of a call's tag that holds its id.
+	IDAttr string `yaml:"id_attr"`
+	// Entities says that & and " are escaped in names.
+	Entities bool `yaml:"entities"`
 }
 
 // JSONSpec is a call that is a JSON object.

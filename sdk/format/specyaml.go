@@ -39,6 +39,8 @@ func ParseSpec(file string, data []byte) (*Spec, error) {
 	}
 	d := specDecoder{file: file}
 	var s Spec
+	d.extend(doc.Content[0], 0)
+	putVars(doc.Content[0])
 	d.value(doc.Content[0], reflect.ValueOf(&s).Elem(), "format")
 	if len(d.errs) == 0 {
 		d.check(&s, doc.Content[0])
@@ -192,7 +194,7 @@ func (d *specDecoder) check(s *Spec, root *yaml.Node) {
 	}
 	need(s.Name != "" && !strings.ContainsAny(s.Name, "/ \t\n"), "a format needs a name, without spaces and slashes", "name")
 	need(s.Render != nil, "a format needs render")
-	oneOf(s.IDs, []string{"", "random", "alnum9", "header"}, "ids")
+	oneOf(s.IDs, []string{"", "random", "alnum9", "header", "sequence"}, "ids")
 	if r := s.Reasoning; r != nil {
 		need(r.Open != "" && r.Close != "", "reasoning needs open and close", "reasoning")
 	}
@@ -200,15 +202,18 @@ func (d *specDecoder) check(s *Spec, root *yaml.Node) {
 		need(f.Open != "" || f.Close != "", "a frame needs open or close", "frames")
 	}
 	if c := s.Calls; c != nil {
-		need(c.Tagged != nil || c.JSON != nil || c.Header != nil || c.Literal || c.Messages != nil,
-			"calls need a grammar: tagged, json, header, literal or messages", "calls")
+		need(c.Tagged != nil || c.JSON != nil || c.Header != nil || c.Literal || c.Nested != nil || c.Messages != nil,
+			"calls need a grammar: tagged, json, header, literal, nested or messages", "calls")
 		if m := c.Messages; m != nil {
-			need(m.Start != "" && m.Channel != "" && m.Message != "" && len(m.End) > 0,
-				"messages need start, channel, message and end", "calls", "messages")
+			need(m.Start != "" && (m.Channel != "" || len(m.ContentTo) > 0) && m.Message != "" && len(m.End) > 0,
+				"messages need start, channel or content_to, message and end", "calls", "messages")
 		}
 		need(len(c.Open) > 0 || c.Bare != "" || c.Messages != nil, "calls need open, or bare to say where they come without it", "calls")
 		oneOf(c.Bare, []string{"", "line", "start", "anywhere"}, "calls", "bare")
 		d.checkTagged(c.Tagged, need, oneOf)
+		if n := c.Nested; n != nil {
+			need(n.Mark != "" && strings.Contains(n.Open, "{name}") && n.Close != "" && n.Item != "", "nested needs mark, open with {name}, close and item", "calls", "nested")
+		}
 		if j := c.JSON; j != nil {
 			need(j.SingleKey || len(j.Name) > 0 && len(j.Arguments) > 0, "json needs name and arguments, or single_key", "calls", "json")
 		}

@@ -11,6 +11,9 @@ type taggedGrammar struct {
 	second            [256]bool
 	trim, pair, first bool
 	attr              string
+	typeAttr, idAttr  string
+	textTypes         []string
+	entities          bool
 }
 
 // token is a structural tag.
@@ -210,7 +213,7 @@ func (p *parser) stepParams() bool {
 		p.closeArgs()
 		p.goAfter(m.end)
 	default:
-		if p.g.json != nil && p.buf[i] == '{' && len(p.call.given) == 0 && space(p.buf[:i], p.pos) == i {
+		if p.g.json != nil && p.buf[i] == '{' && len(p.call.given) == 0 && p.onlyNoise(p.pos, i) {
 			p.call.given = append(p.call.given, "")
 			p.val.body = true
 			p.startBody(i, (*parser).stepParams)
@@ -221,10 +224,23 @@ func (p *parser) stepParams() bool {
 	return true
 }
 
+// onlyNoise reports whether there is nothing but whitespace and noise from i to
+// end.
+func (p *parser) onlyNoise(i, end int) bool {
+	for i = space(p.buf[:end], i); i < end; i = space(p.buf[:end], i) {
+		n, how := compareAny(p.buf[i:end], p.g.noise, true)
+		if how != full {
+			return false
+		}
+		i += n
+	}
+	return true
+}
+
 // junk reports the text between pos and i that isn't whitespace.
 func (p *parser) junk(i int) {
 	from := space(p.buf[:i], p.pos)
-	if from < i {
+	if from < i && !p.onlyNoise(from, i) {
 		p.warn("text_in_call", from, i)
 	}
 	p.pos = i
@@ -268,6 +284,9 @@ func (p *parser) stepBadParam() bool {
 // openValue starts a parameter whose value begins at i.
 func (p *parser) openValue(key, attrs string, i int) {
 	c, v := &p.call, &p.val
+	if p.g.tagged.entities {
+		key = entities(key)
+	}
 	if slices.Contains(c.given, key) {
 		p.warn("repeated_param", p.pos, i)
 	}
@@ -280,6 +299,13 @@ func (p *parser) openValue(key, attrs string, i int) {
 	p.args = append(p.args, '"')
 	p.args = append(appendQuoted(p.args, key), `": `...)
 	*v = valueState{types: c.params.types(key), run: -1, stack: v.stack[:0]}
+	if a := p.g.tagged.typeAttr; a != "" {
+		if t := attr([]byte(attrs), a); slices.Contains(p.g.tagged.textTypes, t) {
+			v.types = typeString
+		} else if t != "" {
+			v.types, v.any = 0, true
+		}
+	}
 	if a := p.g.tagged.attr; a != "" {
 		switch attr([]byte(attrs), a) {
 		case "true":

@@ -59,6 +59,8 @@ var templateFuncs = template.FuncMap{
 		}
 		return v
 	},
+	"count":      func(i int) int { return i + 1 },
+	"attribute":  func(s string) string { return strings.NewReplacer("&", "&amp;", `"`, "&quot;").Replace(s) },
 	"typescript": typescript,
 	"gemma":      func(mark string, v Value) string { return string(v.appendGemma(nil, mark)) },
 	"gemmaTool":  gemmaTool,

@@ -3,6 +3,7 @@ package format
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -354,6 +355,35 @@ func (v Value) Get(key string) Value {
 		}
 	}
 	return Value{}
+}
+
+// Type is the name of the JSON type of v, an integer's being number.
+func (v Value) Type() string {
+	switch v.kind {
+	case kindBool:
+		return "boolean"
+	case kindNumber:
+		return "number"
+	case kindString:
+		return "string"
+	case kindArray:
+		return "array"
+	case kindObject:
+		return "object"
+	}
+	return "null"
+}
+
+// Sorted is v with the keys of its objects in order, at any depth.
+func (v Value) Sorted() Value {
+	v.items, v.members = slices.Clone(v.items), sorted(v.members)
+	for i := range v.items {
+		v.items[i] = v.items[i].Sorted()
+	}
+	for i := range v.members {
+		v.members[i].Value = v.members[i].Value.Sorted()
+	}
+	return v
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
