@@ -19,6 +19,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/upstream"
 	"github.com/penstock-dev/penstock/core/upstream/anthropic"
+	"github.com/penstock-dev/penstock/core/upstream/exchange"
 	"github.com/penstock-dev/penstock/core/upstream/openai"
 	"github.com/penstock-dev/penstock/core/upstream/pool"
 )
@@ -123,22 +124,32 @@ func Check(c Config) error {
 	return u.Close()
 }
 
-// Secrets are the keys of a configuration, which must not be written anywhere.
+// Secrets are the keys of a configuration, and what may be one among its
+// headers, which must not be written anywhere.
 func Secrets(c Config) []string {
 	var out []string
-	if c.APIKey != "" {
-		out = append(out, c.APIKey)
+	add := func(key string, s Settings) {
+		if key != "" {
+			out = append(out, key)
+		}
+		out = append(out, exchange.LongValues(s.header())...)
 	}
 	s, err := settings(c.With)
-	if err != nil {
-		return out
-	}
-	for _, f := range s.Fallback {
-		if f.APIKey != "" {
-			out = append(out, f.APIKey)
+	add(c.APIKey, s)
+	if err == nil {
+		for _, f := range s.Fallback {
+			add(f.APIKey, f.Settings)
 		}
 	}
 	return out
+}
+
+func (s *Settings) header() http.Header {
+	h := http.Header{}
+	for name, value := range s.Headers {
+		h.Set(name, value)
+	}
+	return h
 }
 
 func settings(with map[string]any) (s Settings, err error) {
@@ -218,10 +229,7 @@ func openPool(ctx context.Context, c Config, s Settings) (upstream.Upstream, err
 }
 
 func openServer(ctx context.Context, c Config, s Settings, url string) (upstream.Upstream, error) {
-	header := http.Header{}
-	for name, value := range s.Headers {
-		header.Set(name, value)
-	}
+	header := s.header()
 	connect, first, stall := time.Duration(s.ConnectTimeout), time.Duration(s.FirstByte), time.Duration(s.Stall)
 	switch {
 	case c.Kind == anthropic.Kind && c.OwnFormat:

@@ -111,9 +111,9 @@ func TestCheck(t *testing.T) {
 	} {
 		require.ErrorContains(t, Check(c), want)
 	}
-	good := Config{Kind: "anthropic", APIKey: "k1", With: map[string]any{"fallback": []any{map[string]any{"kind": "openai", "url": "http://127.0.0.1:1", "api_key": "k2"}}}}
+	good := Config{Kind: "anthropic", APIKey: "k1", With: map[string]any{"headers": map[string]any{"x-a": "on", "x-b": "a-long-secret-value"}, "fallback": []any{map[string]any{"kind": "openai", "url": "http://127.0.0.1:1", "api_key": "k2"}}}}
 	require.NoError(t, Check(good))
-	assert.Equal(t, []string{"k1", "k2"}, Secrets(good))
+	assert.Equal(t, []string{"k1", "a-long-secret-value", "k2"}, Secrets(good))
 }
 
 func TestAServerThatIsDownIsNamed(t *testing.T) {

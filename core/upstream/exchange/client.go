@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,8 +21,8 @@ import (
 type Options struct {
 	// Name is the server in messages, such as "vllm at http://10.0.0.7:8000".
 	Name string
-	// Header is sent with every request. The values of Secrets are cut out of
-	// every message.
+	// Header is sent with every request. The values of Secrets, and those of
+	// Header that are long enough to be secrets, are cut out of every message.
 	Header  http.Header
 	Secrets []string
 
@@ -53,6 +54,7 @@ func New(o Options) *Client {
 			*n = 64 << 20
 		}
 	}
+	o.Secrets = slices.Concat(o.Secrets, LongValues(o.Header))
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: o.Connect, KeepAlive: 30 * time.Second}).DialContext,
@@ -67,6 +69,19 @@ func New(o Options) *Client {
 		// A redirect would take the key elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+}
+
+// LongValues are the values of headers that are long enough to be secrets.
+func LongValues(h http.Header) []string {
+	var out []string
+	for _, values := range h {
+		for _, v := range values {
+			if len(v) >= 12 {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
 }
 
 // Name is the server in messages.

@@ -159,6 +159,8 @@ func (d *generation) event(data []byte, c *upstream.Chunk) error {
 // tells.
 func (d *generation) settle(given, count int) error {
 	switch {
+	case given == 0 && count > d.tokens:
+		return d.errorf("counts %d completion_tokens and gave no output_ids", count)
 	case d.s.o.Kind == KindLMDeploy:
 		d.growth = fresh
 	case d.growth != unknown || given == 0 || d.tokens == 0:
