@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -51,6 +52,37 @@ func IsFile(spec string) bool {
 }
 
 func isYAML(s string) bool { return strings.HasSuffix(s, ".yaml") || strings.HasSuffix(s, ".yml") }
+
+// Auto is the format that is picked by the text of the model's chat template.
+const Auto = "auto"
+
+// ResolveFor opens the format of a model whose chat template is in a file, or
+// which has none. With spec auto the template picks the format; a named format
+// that the template contradicts is an error.
+func ResolveFor(ctx context.Context, spec, template, baseDir string, registry Registry) (f format.Format, name, hash string, err error) {
+	if template == "" {
+		if spec == Auto {
+			return nil, "", "", errors.New("format auto needs the model's chat template: give template, a .jinja file or a tokenizer_config.json")
+		}
+		return Resolve(ctx, spec, baseDir, registry)
+	}
+	text, err := ReadTemplate(template)
+	if err != nil {
+		return nil, "", "", err
+	}
+	if spec == Auto {
+		if spec, err = Detect(text); err != nil {
+			var unsure *DetectError
+			if errors.As(err, &unsure) {
+				unsure.File = template
+			}
+			return nil, "", "", err
+		}
+	} else if err := Contradicts(strings.TrimPrefix(spec, component.Format+"/"), template, text); err != nil {
+		return nil, "", "", err
+	}
+	return Resolve(ctx, spec, baseDir, registry)
+}
 
 // Resolve opens the format that spec names: with a slash or ending in .yaml a
 // file, relative to baseDir; else, with or without format/ before it, a
