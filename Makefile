@@ -8,6 +8,8 @@ CACHE        ?= $(CURDIR)/.cache
 BIN          := $(CURDIR)/bin/penstock
 NPM          := $(CACHE)/npm/node_modules
 NPM_STAMP    := $(CACHE)/npm/.installed
+PEERS        := $(CACHE)/peers/node_modules
+ROUTER       := @musistudio/claude-code-router@2.0.0
 CLAUDE       := $(NPM)/.bin/claude
 BWRAP        := $(CACHE)/debian/usr/bin/bwrap
 FUZZTIME     ?= 3s
@@ -16,7 +18,7 @@ export PENSTOCK_CACHE ?= $(CACHE)/penstock
 # What deps unpacked is found by the tests, after what the machine has.
 export PATH := $(PATH):$(CACHE)/debian/usr/bin
 
-.PHONY: help demo demo-claude test bench soak build fmt lint deps plugins clean fuzz
+.PHONY: help demo demo-claude test bench soak build fmt lint deps peers plugins clean fuzz
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -66,7 +68,11 @@ soak: build ## the long forms of the tests: kills, load, fuzzing by minutes
 	@PENSTOCK_SOAK=1 go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -npm '$(wildcard $(NPM))' -fuzztime 60s -timeout 60m
 
 bench: ## benchmarks, each beside a baseline of the same run
-	@go test -run '^$$' -bench . -benchmem $$(go list ./sdk/... ./core/...)
+	@PENSTOCK_PEERS='$(wildcard $(PEERS))' go test -run '^$$' -bench . -benchmem $$(go list ./sdk/... ./core/...)
+
+peers: ## fetch what make bench compares with, from npm, into .cache
+	@mkdir -p $(CACHE)/peers
+	@npm install --prefix $(CACHE)/peers --no-audit --no-fund --no-package-lock --loglevel=error $(ROUTER)
 
 lint: ## gofmt, go vet, staticcheck
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'd:"; echo "$$bad"; exit 1; }
