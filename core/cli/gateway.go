@@ -75,8 +75,13 @@ func (a *App) gateway(ctx context.Context, path string, set []string, out, model
 	}
 	ctx, stop := a.interruptible(ctx)
 	defer stop()
+	seen, flush, err := a.telemetry(ctx, p, folder)
+	if err != nil {
+		return err
+	}
+	defer closeAll(&err, flush)
 	e, err := engine.NewGateway(ctx, engine.Options{
-		Pipeline: p, Folder: folder, File: file, Store: store, Plugins: plugins, Log: a.log, Redact: a.redactor(p), Gateway: a.gatewayOptions(),
+		Pipeline: p, Folder: folder, File: file, Store: store, Plugins: plugins, Log: a.log, Redact: a.redactor(p), Telemetry: seen, Gateway: a.gatewayOptions(),
 	})
 	if err != nil {
 		return &exitError{exitInfra, err}

@@ -134,7 +134,15 @@ func (a *App) execute(ctx context.Context, x execution) (err error) {
 	ctx, stop := a.interruptible(ctx)
 	defer stop()
 	show := a.progress(x)
-	events, err := x.folder.Events(show.event)
+	seen, flush, err := a.telemetry(ctx, x.pipeline, x.folder)
+	if err != nil {
+		return err
+	}
+	defer closeAll(&err, flush)
+	events, err := x.folder.Events(func(e run.Event) {
+		show.event(e)
+		seen.Event(e)
+	})
 	if err != nil {
 		return &exitError{exitInfra, err}
 	}
@@ -145,7 +153,7 @@ func (a *App) execute(ctx context.Context, x execution) (err error) {
 	}
 	e, err := engine.New(ctx, engine.Options{
 		Pipeline: x.pipeline, Folder: x.folder, File: x.file, Events: events, Store: x.store, Plugins: x.plugins, Log: a.log, Self: self,
-		Redact:  a.redactor(x.pipeline),
+		Redact: a.redactor(x.pipeline), Telemetry: seen,
 		Gateway: a.gatewayOptions(),
 	})
 	if err != nil {

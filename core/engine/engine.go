@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-dev/penstock/core/plugin"
 	"github.com/penstock-dev/penstock/core/redact"
 	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/telemetry"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/converter"
 	"github.com/penstock-dev/penstock/sdk/invoker"
@@ -46,6 +47,9 @@ type Options struct {
 	Self string
 	// Redact takes secrets out of all that is written; nil leaves them in.
 	Redact *redact.Redactor
+	// Telemetry is told of sessions and calls; nil is none. It belongs to the
+	// caller, who also gives it the events.
+	Telemetry *telemetry.Telemetry
 	// Gateway holds the gateway's settings: address, limits, keep-alive.
 	Gateway gateway.Options
 }
@@ -176,7 +180,8 @@ func (e *Engine) openGateway() error {
 		where["operator_token"] = o.OperatorToken
 	}
 	e.Redact = e.Redact.With(o.OperatorToken)
-	o.Calls, o.Log = redact.Calls(e.Store, e.Redact), e.Log
+	o.Calls, o.Log = redact.Calls(e.Telemetry.Calls(e.Store), e.Redact), e.Log
+	o.Metrics = e.Telemetry.Metrics()
 	g, err := gateway.New(o)
 	if err != nil {
 		return fmt.Errorf("start gateway: %w", err)

@@ -184,11 +184,24 @@ func (r *rollout) step(ctx context.Context, s *pipeline.Stage) (*trace.StageResu
 	if err := r.try(ctx, s, res); err != nil {
 		return nil, err
 	}
+	reward, label := given(s, res)
 	r.Events.Emit(run.Event{
 		Type: run.StageEnded, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Attempt: res.Attempt, Session: res.Session,
-		Status: res.Status, ExitStatus: res.ExitStatus, Error: res.Error, Seconds: time.Since(res.Started).Seconds(),
+		Status: res.Status, ExitStatus: res.ExitStatus, Error: res.Error, Seconds: time.Since(res.Started).Seconds(), Reward: reward, Label: label,
 	})
 	return res, nil
+}
+
+// given is what a judge gave.
+func given(s *pipeline.Stage, res *trace.StageResult) (reward *float64, label string) {
+	if s.Kind != "judger" || res.Output == nil {
+		return nil, ""
+	}
+	var v judger.Verdict
+	if json.Unmarshal(res.Output, &v) != nil {
+		return nil, ""
+	}
+	return v.Reward, v.Label
 }
 
 // try runs a stage until it needs no other try, or has none left.

@@ -25,6 +25,7 @@ import (
 //	                             and gives its calls; the same again when repeated
 //	POST   /sessions/ID/clear    closes and forgets it
 //	DELETE /sessions/ID          closes it
+//	GET    /metrics              for Prometheus, if metrics are collected
 //
 // Calls come from the store, which is where they stay.
 
@@ -40,7 +41,7 @@ type CallReader interface {
 // isControl reports a control route. A path with a session's token in it is
 // none.
 func isControl(r *http.Request) bool {
-	return r.URL.Path == "/sessions" || strings.HasPrefix(r.URL.Path, "/sessions/")
+	return r.URL.Path == "/sessions" || r.URL.Path == "/metrics" || strings.HasPrefix(r.URL.Path, "/sessions/")
 }
 
 // serveControl serves the operator.
@@ -51,6 +52,10 @@ func (g *Gateway) serveControl(in *inbound) {
 	}
 	if foreignOrigin(in.r, g.hosts) {
 		in.fail(wire.Errorf(wire.Forbidden, "requests of other origins are refused"))
+		return
+	}
+	if in.path == "/metrics" {
+		g.serveMetrics(in)
 		return
 	}
 	id, action, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(in.path, "/sessions"), "/"), "/")
@@ -74,6 +79,14 @@ func (g *Gateway) serveControl(in *inbound) {
 	if e != nil {
 		in.fail(e)
 	}
+}
+
+func (g *Gateway) serveMetrics(in *inbound) {
+	if g.o.Metrics == nil || in.r.Method != http.MethodGet {
+		in.fail(wire.Errorf(wire.NotFound, "no route %s /metrics; it is on with the setting telemetry.prometheus", in.r.Method))
+		return
+	}
+	g.o.Metrics.ServeHTTP(in.w, in.r)
 }
 
 // sessionView is a session as the operator sees it.

@@ -123,3 +123,15 @@ func TestPopIsBounded(t *testing.T) {
 	assert.Equal(t, "cancelled", at(v, "calls", 0, "status"))
 	assert.Equal(t, "one ", at(v, "calls", 0, "raw"))
 }
+
+func TestMetricsAreForTheOperatorAlone(t *testing.T) {
+	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("up 1")) })
+	b := start(t, says("hi", 10), func(o *gateway.Options, m *gateway.Model) { o.OperatorToken, o.Metrics = operator, served })
+	s := b.session(t)
+	assert.Equal(t, "up 1", b.control(t, operator, "GET", "/metrics", "").body)
+	assert.Equal(t, 401, b.control(t, s.Token(), "GET", "/metrics", "").status)
+	assert.Equal(t, 401, b.control(t, "", "GET", "/metrics", "").status)
+	assert.Equal(t, 404, b.control(t, operator, "POST", "/metrics", "").status)
+	off := start(t, says("hi", 10), func(o *gateway.Options, m *gateway.Model) { o.OperatorToken = operator })
+	assert.Equal(t, 404, off.control(t, operator, "GET", "/metrics", "").status)
+}

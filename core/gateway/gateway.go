@@ -45,6 +45,9 @@ type Options struct {
 	Log   *slog.Logger
 	// OperatorToken opens the control routes; without one they are closed.
 	OperatorToken string
+	// Metrics serves /metrics to the operator; without it there is no such
+	// route.
+	Metrics http.Handler
 	// KeepAlive is how long a streamed reply may be silent, 15 s by default.
 	KeepAlive time.Duration
 	// BodyLimit is the size of the largest request in bytes, 32 MiB by

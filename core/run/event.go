@@ -25,7 +25,8 @@ type Event struct {
 	ExitStatus string      `json:"exit_status,omitempty"`
 	Error      string      `json:"error,omitempty"`
 	Message    string      `json:"message,omitempty"`
-	Reward     *float64    `json:"reward,omitempty"`
+	Reward     *float64    `json:"reward,omitempty"` // of a rollout, or what a judge gave
+	Label      string      `json:"label,omitempty"`  // what a judge called it
 	Usage      *chat.Usage `json:"usage,omitempty"`
 	Seconds    float64     `json:"seconds,omitempty"`
 	Count      int         `json:"count,omitempty"`
@@ -80,7 +81,7 @@ func (e *Events) Emit(ev Event) {
 	defer e.mu.Unlock()
 	ev.Time, ev.Run = time.Now().UTC(), e.run
 	if e.clean != nil {
-		ev.Error, ev.Message = e.clean(ev.Error), e.clean(ev.Message)
+		ev.Error, ev.Message, ev.Label = e.clean(ev.Error), e.clean(ev.Message), e.clean(ev.Label)
 	}
 	line, err := json.Marshal(ev)
 	if err == nil {
