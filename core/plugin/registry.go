@@ -50,6 +50,7 @@ type entry struct {
 	transport string
 	builtin   *component.Component
 	program   program
+	offer     *offer // of one that is loaded when it is first asked for
 }
 
 // program is a loaded plugin over some transport.
@@ -105,35 +106,37 @@ func New(o Options) *Registry {
 // copies it into the cache and asks it to describe itself, once for each
 // sha256.
 func (r *Registry) Add(ctx context.Context, s Source) error {
-	kind, name, err := s.split()
-	if err != nil {
-		return err
-	}
-	transport, err := s.transport()
-	if err != nil {
-		return err
-	}
-	if err := allow(s.Key, kind, transport); err != nil {
-		return err
-	}
 	if err := r.free(s); err != nil {
 		return err
+	}
+	e, err := r.make(ctx, s)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries[s.Key] = e
+	return nil
+}
+
+// make loads what a source names.
+func (r *Registry) make(ctx context.Context, s Source) (*entry, error) {
+	kind, name, transport, err := s.check()
+	if err != nil {
+		return nil, err
 	}
 	if s.Name != "" {
 		name = s.Name
 	}
 	p, all, err := r.load(ctx, s, transport, kind, name)
 	if err != nil {
-		return fmt.Errorf("load plugin %s: %w", s.Key, err)
+		return nil, fmt.Errorf("load plugin %s: %w", s.Key, err)
 	}
 	d, err := pick(all, kind, name)
 	if err != nil {
-		return fmt.Errorf("load plugin %s: %w", s.Key, err)
+		return nil, fmt.Errorf("load plugin %s: %w", s.Key, err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.entries[s.Key] = &entry{Descriptor: d, key: s.Key, transport: transport, program: p}
-	return nil
+	return &entry{Descriptor: d, key: s.Key, transport: transport, program: p}, nil
 }
 
 // free reports whether the key of s is taken.
@@ -144,21 +147,23 @@ func (r *Registry) free(s Source) error {
 	switch {
 	case r.closed:
 		return errClosed
-	case e == nil:
+	case e == nil, s.Override && s.Origin == "" && (e.offer != nil || e.transport == Builtin), s.Override && e.transport == Builtin:
 		return nil
+	case e.offer != nil && s.Origin == "":
+		return fmt.Errorf("plugin %s is in a plugin folder, too (%s); set override: true to replace it", s.Key, e.offer.source.Origin)
+	case e.offer != nil:
+		return fmt.Errorf("plugin %s is in two plugin folders: %s and %s", s.Key, e.offer.source.Origin, s.Origin)
 	case e.transport != Builtin:
 		return fmt.Errorf("plugin %s is given twice", s.Key)
-	case !s.Override:
-		return fmt.Errorf("plugin %s is built in; set override: true to replace it", s.Key)
 	}
-	return nil
+	return fmt.Errorf("plugin %s is built in; set override: true to replace it", s.Key)
 }
 
 // load makes the program of a source, or finds it where another key has
 // loaded the same.
 func (r *Registry) load(ctx context.Context, s Source, transport, kind, name string) (program, []component.Descriptor, error) {
 	same := s
-	same.Key, same.Name, same.Override = "", "", false
+	same.Key, same.Name, same.Override, same.Origin = "", "", false, ""
 	id, err := json.Marshal(same)
 	if err != nil {
 		return nil, nil, err
@@ -245,10 +250,13 @@ func pick(all []component.Descriptor, kind, name string) (component.Descriptor, 
 
 func (r *Registry) entry(kind, name string) (*entry, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	e := r.entries[kind+"/"+name]
+	r.mu.Unlock()
 	if e == nil {
 		return nil, fmt.Errorf("there is no %s %q", kind, name)
+	}
+	if e.offer != nil {
+		return r.take(e)
 	}
 	return e, nil
 }
@@ -279,11 +287,12 @@ func (r *Registry) Names(kind string) []string {
 
 // Transport says how a component is loaded, "" if there is none.
 func (r *Registry) Transport(kind, name string) string {
-	e, err := r.entry(kind, name)
-	if err != nil {
-		return ""
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.entries[kind+"/"+name]; e != nil {
+		return e.transport
 	}
-	return e.transport
+	return ""
 }
 
 // Digests returns, by key, the sha256 in hex of what runs, for every plugin

@@ -37,6 +37,7 @@ type Source struct {
 	Files       []string // more files that belong to the plugin and are hashed
 	Override    bool     // the key may be that of a built-in
 	Name        string   // the component's own name, where the key's differs
+	Origin      string   // the file that offers it in a plugin folder; "" is the pipeline
 }
 
 // Limits bound one plugin. Zero fields have the defaults of the transport: a
@@ -97,6 +98,18 @@ func (s Source) split() (kind, name string, err error) {
 		return "", "", fmt.Errorf("plugin key %q is not KIND/NAME with one of the kinds %s", s.Key, strings.Join(component.Kinds, ", "))
 	}
 	return kind, name, nil
+}
+
+// check returns what the key stands for and how the source is loaded, or why
+// it can't be.
+func (s Source) check() (kind, name, transport string, err error) {
+	if kind, name, err = s.split(); err != nil {
+		return "", "", "", err
+	}
+	if transport, err = s.transport(); err != nil {
+		return "", "", "", err
+	}
+	return kind, name, transport, allow(s.Key, kind, transport)
 }
 
 // allowed lists the kinds of each transport.

@@ -196,3 +196,11 @@ func (s *supervisor[L]) close() {
 		run.stop()
 	}
 }
+
+// crash ends the running program as its own death would.
+func (s *supervisor[L]) crash() {
+	if run, ok := s.alive(); ok {
+		run.stop()
+		<-run.gone()
+	}
+}

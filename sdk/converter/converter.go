@@ -5,6 +5,7 @@ package converter
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"iter"
 
@@ -124,4 +125,30 @@ func Register[C any](name string, open func(C) (Converter, error), options ...Op
 			return open(cfg)
 		},
 	})
+}
+
+// Lines writes one JSON value a line to the file of an ending. A row for which
+// value returns nil is left out.
+func Lines(rows iter.Seq2[*Row, error], out Output, ending string, value func(*Row) any) error {
+	file, err := out.Create(ending)
+	if err != nil {
+		return err
+	}
+	for row, err := range rows {
+		if err != nil {
+			return errors.Join(err, file.Close())
+		}
+		v := value(row)
+		if v == nil {
+			continue
+		}
+		line, err := chat.Marshal(v)
+		if err == nil {
+			_, err = file.Write(append(line, '\n'))
+		}
+		if err != nil {
+			return errors.Join(err, file.Close())
+		}
+	}
+	return file.Close()
 }

@@ -113,6 +113,13 @@ type PlanRequest struct {
 // DecodeInput decodes the input strictly into v.
 func (r *PlanRequest) DecodeInput(v any) error { return schema.Decode(r.Input, v) }
 
+// InputOf decodes the input of a request strictly.
+func InputOf[T any](r *PlanRequest) (T, error) {
+	var v T
+	err := r.DecodeInput(&v)
+	return v, err
+}
+
 // LineRequest is one line of standard output, without its newline.
 type LineRequest struct {
 	State json.RawMessage `json:"state,omitempty"`

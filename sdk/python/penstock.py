@@ -27,6 +27,7 @@ line. print() goes to standard error, which penstock logs.
 import json
 import math
 import os
+import re
 import sys
 import traceback
 
@@ -239,6 +240,28 @@ class _Server:
 
 def _error(number, error):
     return json.dumps({"jsonrpc": "2.0", "id": number, "error": error}, ensure_ascii=False)
+
+
+def try_cases(test, path):
+    """Run the cases of a file, one a line, on what is registered here, as
+    `penstock plugin test` does; test is a unittest.TestCase."""
+    with open(path, encoding="utf-8") as f:
+        cases = [json.loads(line) for line in f if line.strip()]
+    test.assertTrue(cases, path + " holds no cases")
+    for case in cases:
+        with test.subTest(case.get("name", "")):
+            request, server = case["request"], _Server()
+            method = "hook_apply" if "point" in request else "judge_group" if "rollouts" in request else "judge"
+            kind, name = next(id for id, (d, _) in _components.items() if method in d["methods"])
+            opened = {"instance": "i", "component": kind + "/" + name, "config": case.get("config")}
+            server.call("open", opened)
+            if "error" in case:
+                with test.assertRaisesRegex(Exception, re.escape(case["error"])):
+                    server.call(method, {"instance": "i", **request})
+                continue
+            reply = server.call(method, {"instance": "i", **request})
+            if "want" in case:
+                test.assertEqual(json.loads(json.dumps(reply)), case["want"])
 
 
 def main():

@@ -1,0 +1,183 @@
+// Package lock is the file penstock.lock, which lies beside a pipeline and
+// says which plugins it may run:
+//
+//	penstock: lock/v1
+//	plugins:
+//	  hook/mask:
+//	    wasm: 8c5f...
+//	  judger/exact42:
+//	    linux/amd64: 03ab...
+//	    linux/arm64: 77d0...
+//
+// It is written by a command of the user's alone. Without an entry a plugin
+// runs; with one, only what was locked does. What is compared is the sha256 of
+// what runs: a module has one everywhere, a program one for each system.
+package lock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Name is the name of the file.
+const Name = "penstock.lock"
+
+const (
+	version  = "lock/v1"
+	wasm     = "wasm"
+	preamble = "# Which plugins may run: the sha256 of each. Written by penstock plugin lock.\n"
+)
+
+// Path is the lock file of a pipeline file.
+func Path(pipeline string) string { return filepath.Join(filepath.Dir(pipeline), Name) }
+
+// File is a lock file: by plugin key, by system, the sha256 in hex.
+type File struct {
+	Penstock string                       `yaml:"penstock"`
+	Plugins  map[string]map[string]string `yaml:"plugins"`
+}
+
+// Plugin is one plugin as it was loaded.
+type Plugin struct {
+	Key    string `json:"plugin"`
+	SHA256 string `json:"sha256"`
+	Wasm   bool   `json:"-"`
+}
+
+// system is where a sha256 holds.
+func system(isWasm bool) string {
+	if isWasm {
+		return wasm
+	}
+	return runtime.GOOS + "/" + runtime.GOARCH
+}
+
+// Read reads the lock file of a pipeline; one that isn't there is empty.
+func Read(pipeline string) (*File, error) {
+	path := Path(pipeline)
+	f := &File{Penstock: version}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the lock: %w", err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(f); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if f.Penstock != version {
+		return nil, fmt.Errorf("%s: it is of version %q, want %q", path, f.Penstock, version)
+	}
+	return f, nil
+}
+
+// want is the sha256 that a key is locked to here.
+func (f *File) want(key string) (string, bool) {
+	e := f.Plugins[key]
+	if sum, ok := e[wasm]; ok {
+		return sum, true
+	}
+	sum, ok := e[system(false)]
+	return sum, ok
+}
+
+// Check compares what was loaded, the sha256 by key, with the lock file of a
+// pipeline. A plugin that was locked to another sha256 is an error that gives
+// both and the command that accepts what is there; with locked, so is a plugin
+// that has no entry.
+func Check(pipeline string, digests map[string]string, locked bool) error {
+	f, err := Read(pipeline)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(digests)) {
+		want, ok := f.want(key)
+		switch {
+		case ok && want != digests[key]:
+			errs = append(errs, fmt.Errorf("the plugin %s is not what %s says\n  locked %s\n  here   %s", key, Path(pipeline), want, digests[key]))
+		case !ok && locked:
+			errs = append(errs, fmt.Errorf("the plugin %s has no entry for %s in %s", key, system(false), Path(pipeline)))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w\naccept what is there with: penstock plugin lock %s", errors.Join(errs...), pipeline)
+}
+
+// Change is what a Write did to one plugin.
+type Change struct {
+	Plugin
+	Before string `json:"before,omitempty"` // "" for one that is new
+}
+
+// Write locks plugins to what was loaded and returns what changed. Entries of
+// plugins that are not among them stay, as pipelines in one folder share the
+// file; so do the sums of other systems, unless the plugin changed on this one.
+func Write(pipeline string, plugins []Plugin) ([]Change, error) {
+	f, err := Read(pipeline)
+	if err != nil {
+		return nil, err
+	}
+	if f.Plugins == nil {
+		f.Plugins = map[string]map[string]string{}
+	}
+	var changes []Change
+	for _, p := range plugins {
+		on := system(p.Wasm)
+		before := f.Plugins[p.Key][on]
+		if before == p.SHA256 {
+			continue
+		}
+		changes = append(changes, Change{p, before})
+		sums := f.Plugins[p.Key]
+		if _, was := sums[wasm]; sums == nil || before != "" || p.Wasm || was {
+			sums = map[string]string{}
+		}
+		sums[on] = p.SHA256
+		f.Plugins[p.Key] = sums
+	}
+	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Key, b.Key) })
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	return changes, f.save(Path(pipeline))
+}
+
+// save puts the file in place whole; yaml sorts the keys.
+func (f *File) save(path string) error {
+	var b bytes.Buffer
+	b.WriteString(preamble)
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := errors.Join(e.Encode(f), e.Close()); err != nil {
+		return fmt.Errorf("write the lock: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), Name+".*")
+	if err != nil {
+		return fmt.Errorf("write the lock: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(b.Bytes())
+	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write the lock: %w", err)
+	}
+	return nil
+}

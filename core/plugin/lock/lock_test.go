@@ -1,0 +1,67 @@
+package lock
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestALockedPluginThatChangedIsRefused(t *testing.T) {
+	pipeline := filepath.Join(t.TempDir(), "pipeline.yaml")
+	require.NoError(t, Check(pipeline, map[string]string{"judger/a": "1"}, false), "without an entry a plugin runs")
+	changes, err := Write(pipeline, []Plugin{{"judger/a", "1", false}, {"hook/m", "2", true}})
+	require.NoError(t, err)
+	assert.Equal(t, []Change{{Plugin{"hook/m", "2", true}, ""}, {Plugin{"judger/a", "1", false}, ""}}, changes)
+	data, err := os.ReadFile(Path(pipeline))
+	require.NoError(t, err)
+	assert.Equal(t, preamble+"penstock: lock/v1\nplugins:\n  hook/m:\n    wasm: \"2\"\n  judger/a:\n    "+runtime.GOOS+"/"+runtime.GOARCH+": \"1\"\n", string(data))
+
+	require.NoError(t, Check(pipeline, map[string]string{"judger/a": "1", "hook/m": "2"}, true))
+	require.NoError(t, Check(pipeline, map[string]string{"judger/new": "9"}, false))
+	require.ErrorContains(t, Check(pipeline, map[string]string{"judger/new": "9"}, true), "judger/new has no entry")
+	err = Check(pipeline, map[string]string{"judger/a": "3", "hook/m": "4"}, false)
+	for _, want := range []string{"judger/a is not what", "locked 1", "here   3", "locked 2", "here   4", "penstock plugin lock " + pipeline} {
+		require.ErrorContains(t, err, want)
+	}
+
+	changes, err = Write(pipeline, []Plugin{{"judger/a", "3", false}})
+	require.NoError(t, err)
+	assert.Equal(t, []Change{{Plugin{"judger/a", "3", false}, "1"}}, changes)
+	require.NoError(t, Check(pipeline, map[string]string{"judger/a": "3", "hook/m": "2"}, true))
+	changes, err = Write(pipeline, []Plugin{{"judger/a", "3", false}})
+	require.NoError(t, err)
+	assert.Empty(t, changes)
+}
+
+func TestOtherSystemsStayUnlessThePluginChanged(t *testing.T) {
+	pipeline := filepath.Join(t.TempDir(), "pipeline.yaml")
+	f := File{Penstock: version, Plugins: map[string]map[string]string{"judger/a": {"plan9/mips": "7"}}}
+	require.NoError(t, f.save(Path(pipeline)))
+	for sum, keeps := range map[string]bool{"1": true} {
+		_, err := Write(pipeline, []Plugin{{"judger/a", sum, false}})
+		require.NoError(t, err)
+		got, err := Read(pipeline)
+		require.NoError(t, err)
+		assert.Equal(t, keeps, got.Plugins["judger/a"]["plan9/mips"] == "7")
+	}
+	_, err := Write(pipeline, []Plugin{{"judger/a", "2", false}})
+	require.NoError(t, err)
+	got, err := Read(pipeline)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{system(false): "2"}, got.Plugins["judger/a"])
+}
+
+func TestABadLockIsRefused(t *testing.T) {
+	pipeline := filepath.Join(t.TempDir(), "pipeline.yaml")
+	for text, want := range map[string]string{
+		"penstock: lock/v9\n": "it is of version", "penstock: lock/v1\nplugin: {}\n": "field plugin not found", "\t": "penstock.lock",
+	} {
+		require.NoError(t, os.WriteFile(Path(pipeline), []byte(text), 0o600))
+		require.ErrorContains(t, Check(pipeline, nil, false), want, strings.TrimSpace(text))
+	}
+}
