@@ -114,6 +114,10 @@ func (p *parser) tryItem(i int) match {
 // again from behind the marker, save when hostile text has made that happen
 // too often; then from at, up to which it was looked at.
 func (p *parser) reject(at int) {
+	if p.named != "" && p.g.jsonFirst && p.call.count == 0 && p.call.resume == p.call.mark+1 && p.buf[p.call.mark] == '{' {
+		p.namedBody(p.call.mark)
+		return
+	}
 	p.call.wasted += at - p.call.resume
 	if p.call.wasted > 1<<16+8*(p.base+at) {
 		p.call.resume = max(at, p.call.resume)

@@ -12,6 +12,7 @@ import (
 type declared struct {
 	spec    *Spec
 	grammar *grammar
+	demand  *grammar // for requests that demand a call
 	render  *renderer
 	newID   func() string
 	markers []string
@@ -20,6 +21,9 @@ type declared struct {
 // New makes a format from its declaration.
 func New(s *Spec) (Format, error) {
 	d := &declared{spec: s, grammar: newGrammar(s), newID: randomID}
+	if s.Calls != nil {
+		d.demand = d.grammar.forced()
+	}
 	if s.IDs == "alnum9" {
 		d.newID = alnumID
 	}
@@ -95,6 +99,7 @@ type grammar struct {
 	endedByCall   bool
 	anywhere      bool
 	nativeID      bool
+	jsonFirst     bool // bare JSON is a call with its name, if it can be
 
 	inContent, inContentOnly     *finder // with and without the markup of calls
 	inReasoning, inReasoningOnly *finder

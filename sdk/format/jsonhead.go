@@ -130,7 +130,7 @@ func (p *parser) stepHeadValue() bool {
 		return p.final && p.headFail(i)
 	}
 	spec, c := p.g.json, p.buf[i]
-	if spec.SingleKey && p.head.name == "" {
+	if spec.SingleKey && p.head.name == "" && !slices.Contains(spec.Name, p.head.key) {
 		p.head.name = p.head.key
 		return p.startArgs(i, c)
 	}

@@ -25,6 +25,7 @@ const (
 	markBare     // begins a call that has no wrapper
 	markLeftover // closes something that isn't open
 	markEnd      // ends a message
+	markForced   // bare JSON, where the request demands a call
 	markFrameOpen
 	markFrameClose
 	markFrameFree // opens or closes a frame, wherever it is

@@ -18,7 +18,8 @@ type parser struct {
 	g      *grammar
 	tools  []chat.Tool
 	newID  func() string
-	active bool // the markup of calls is recognised
+	active bool   // the markup of calls is recognised
+	named  string // the tool that the request demands
 
 	buf   []byte
 	base  int
@@ -51,6 +52,12 @@ func (d *declared) Open(_ context.Context, o *ParseOptions) (Parser, error) {
 	}
 	p.json.delim = d.grammar.strings
 	p.active = len(o.Tools) > 0 && (o.Choice == nil || o.Choice.Mode != chat.ChoiceNone) && d.grammar.calls != nil
+	if p.active && forces(o.Choice) {
+		p.g = d.demand
+		if o.Choice.Mode == chat.ChoiceNamed {
+			p.named = o.Choice.Name
+		}
+	}
 	p.text.reasoning = o.State.ReasoningOpen && d.grammar.hasReasoning
 	p.text.prompted = p.text.reasoning
 	if d.grammar.messages != nil {

@@ -174,6 +174,8 @@ func (p *parser) onMarker(m marker, i int) bool {
 		p.endText()
 		p.pos, p.look, p.step = i, i, (*parser).stepBetween
 		return true
+	case markForced:
+		return p.forcedAt(i)
 	case markFrameOpen, markFrameClose, markFrameFree:
 		return p.frame(m.kind, end)
 	case markLeftover:
