@@ -9,11 +9,13 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,8 +61,10 @@ func TestCanary(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	out := filepath.Join(dir, "out")
+	sent := collect(t)
 	cmd := exec.CommandContext(t.Context(), built, "run", filepath.Join("testdata", "canary", "pipeline.yaml"), "--out", out, "--log-level", "debug")
-	cmd.Env = append(os.Environ(), "CANARY_AGENT="+self, "CANARY_FILE="+leak, "CANARY_SERVICE="+canaryService, "CANARY_API_TOKEN="+canaryAmbient)
+	cmd.Env = append(os.Environ(), "CANARY_AGENT="+self, "CANARY_FILE="+leak, "CANARY_SERVICE="+canaryService, "CANARY_API_TOKEN="+canaryAmbient,
+		"PENSTOCK_TELEMETRY_OTLP="+sent.url, "PENSTOCK_TELEMETRY_CONTENT=true")
 	shown, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", shown)
 
@@ -76,6 +80,11 @@ func TestCanary(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(out, "gateway.json"))
 
 	assertNoCanary(t, "what was shown", shown)
+	spans := sent.bytes()
+	for _, want := range []string{"invoke_workflow canary", "stage solve", "invoke_agent solve", "chat scripted", "[redacted:value]"} {
+		assert.Contains(t, string(spans), want, "what a collector got")
+	}
+	assertNoCanary(t, "what a collector got", spans)
 	require.NoError(t, filepath.WalkDir(out, func(path string, d fs.DirEntry, err error) error {
 		require.NoError(t, err)
 		if d.Type().IsRegular() {
@@ -92,6 +101,31 @@ func TestCanary(t *testing.T) {
 	got := readLines[row](t, filepath.Join(out, "rows.jsonl"))
 	require.Len(t, got, 1, "only what came before the secrets is a row: %s", rows)
 	assert.Len(t, got[0].Calls, 1)
+}
+
+// collector keeps what is sent to it.
+type collector struct {
+	url string
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func collect(t *testing.T) *collector {
+	c := &collector{}
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_, _ = c.buf.ReadFrom(r.Body) // what is missing is missed by the test
+	}))
+	t.Cleanup(s.Close)
+	c.url = s.URL
+	return c
+}
+
+func (c *collector) bytes() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes.Clone(c.buf.Bytes())
 }
 
 func assertNoCanary(t *testing.T, where string, text []byte) {
