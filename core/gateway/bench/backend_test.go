@@ -1,11 +1,15 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+
+	"github.com/tidwall/gjson"
 )
 
 type object = map[string]any
@@ -135,17 +139,45 @@ func (t *texts) some(n int) string {
 	return strings.ToValidUTF8(b.String()[:n], "")
 }
 
-// turnMark stands where each request has the number of its turn.
-const turnMark = "@@turn-000000@@"
+// conversation is that of a coding agent in the Messages dialect: 14 KB of
+// system prompt, 20 tools, and messages that each turn adds to. Over the turns
+// of a session its requests are 120 KB on average.
+type conversation struct {
+	texts
+	head     []byte // the request up to its messages
+	messages []byte
+}
 
-// messagesBody is the request of a coding agent in the Messages dialect: 120
-// KB with 14 KB of system prompt, 20 tools and 31 messages.
-func messagesBody() string {
-	t := &texts{42}
+const startMessages = 10 // pairs of the first request
+
+func newConversation() *conversation {
+	c := &conversation{texts: texts{42}}
 	cached := object{"type": "ephemeral"}
-	var tools []object
-	for i := range 20 {
-		properties, required := object{}, []string{"command"}
+	head, err := json.Marshal(object{
+		"model": "policy", "max_tokens": 4096, "stream": true, "temperature": 1,
+		"metadata": object{"user_id": "user_0123456789abcdef_account__session_5f0d9b1e"},
+		"system": []object{
+			{"type": "text", "text": "You are a coding agent.", "cache_control": cached},
+			{"type": "text", "text": c.some(14000), "cache_control": cached}},
+		"tools": c.tools(20),
+	})
+	if err != nil {
+		panic(err)
+	}
+	c.head = append(head[:len(head)-1], `,"messages":[`...)
+	c.add(object{"role": "user", "content": []object{
+		{"type": "text", "text": "<system-reminder>" + c.some(2500) + "</system-reminder>"},
+		{"type": "text", "text": c.some(1200), "cache_control": cached}}})
+	for i := range startMessages {
+		arguments, _ := json.Marshal(object{"command": c.some(160), "param_1": 120000})
+		c.turn(c.some(220), fmt.Sprintf("toolu_%08d", i), arguments)
+	}
+	return c
+}
+
+func (t *texts) tools(n int) (tools []object) {
+	for i := range n {
+		properties := object{}
 		for k, kind := range []string{"string", "integer", "boolean", "array", "object"} {
 			p := object{"type": kind, "description": t.some(150)}
 			switch kind {
@@ -158,34 +190,47 @@ func messagesBody() string {
 		}
 		properties["command"] = object{"type": "string", "description": t.some(80)}
 		tools = append(tools, object{"name": fmt.Sprintf("Tool%02d", i), "description": t.some(1000), "input_schema": object{
-			"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": properties, "required": required, "additionalProperties": false}})
+			"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": properties,
+			"required": []string{"command"}, "additionalProperties": false}})
 	}
-	messages := []object{{"role": "user", "content": []object{
-		{"type": "text", "text": "<system-reminder>" + t.some(2500) + "</system-reminder>"},
-		{"type": "text", "text": t.some(1200), "cache_control": cached}}}}
-	for i := range 15 {
-		id := fmt.Sprintf("toolu_%08d", i)
-		text := t.some(2350)
-		if i == 14 {
-			text = turnMark + text
-		}
-		messages = append(messages,
-			object{"role": "assistant", "content": []object{
-				{"type": "text", "text": t.some(220)},
-				{"type": "tool_use", "id": id, "name": fmt.Sprintf("Tool%02d", i), "input": object{"command": t.some(160), "param_1": 120000}}}},
-			object{"role": "user", "content": []object{
-				{"type": "tool_result", "tool_use_id": id, "content": []object{{"type": "text", "text": text}}}}})
-	}
-	b, err := json.Marshal(object{
-		"model": "policy", "max_tokens": 4096, "stream": true, "temperature": 1,
-		"metadata": object{"user_id": "user_0123456789abcdef_account__session_5f0d9b1e"},
-		"system": []object{
-			{"type": "text", "text": "You are a coding agent.", "cache_control": cached},
-			{"type": "text", "text": t.some(14000), "cache_control": cached}},
-		"tools": tools, "messages": messages,
-	})
+	return tools
+}
+
+// turn adds what the assistant said and what its call gave.
+func (c *conversation) turn(text, id string, arguments json.RawMessage) {
+	c.add(object{"role": "assistant", "content": []object{
+		{"type": "text", "text": text}, {"type": "tool_use", "id": id, "name": toolName, "input": arguments}}})
+	c.add(object{"role": "user", "content": []object{
+		{"type": "tool_result", "tool_use_id": id, "content": []object{{"type": "text", "text": c.some(2350)}}}}})
+}
+
+func (c *conversation) add(message object) {
+	b, err := json.Marshal(message)
 	if err != nil {
 		panic(err)
 	}
-	return string(b)
+	if len(c.messages) > 0 {
+		c.messages = append(c.messages, ',')
+	}
+	c.messages = append(c.messages, b...)
+}
+
+func (c *conversation) body() []byte {
+	return slices.Concat(c.head, c.messages, []byte("]}"))
+}
+
+// said reads what a stream of either dialect says.
+func said(stream []byte) (text, id string, arguments json.RawMessage) {
+	for line := range bytes.Lines(stream) {
+		data, ok := bytes.CutPrefix(line, []byte("data: "))
+		if !ok {
+			continue
+		}
+		v := gjson.GetManyBytes(data, "delta.text", "choices.0.delta.content", "content_block.id",
+			"choices.0.delta.tool_calls.0.id", "delta.partial_json", "choices.0.delta.tool_calls.0.function.arguments")
+		text += v[0].Str + v[1].Str
+		id += v[2].Str + v[3].Str
+		arguments = append(arguments, v[4].Str+v[5].Str...)
+	}
+	return text, id, arguments
 }

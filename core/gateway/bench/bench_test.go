@@ -37,19 +37,18 @@ func BenchmarkFloors(b *testing.B) {
 	}
 	direct := &target{child: &child{ready: backend.ready, name: "backend"}, path: "/v1/chat/completions"}
 	all = append([]*target{direct}, all...)
-	body := messagesBody()
 	client := &http.Client{Transport: transport()}
 	defer client.CloseIdleConnections()
 	for _, t := range all {
 		for range 20 { // to warm up
-			t.ask(b, client, body)
+			t.ask(b, client)
 		}
-		t.took, t.before = nil, t.usage(b)
+		t.took, t.before, t.bytes = nil, t.usage(b), 0
 	}
 	for b.Loop() {
 		for range requests {
 			for _, t := range all {
-				t.ask(b, client, body)
+				t.ask(b, client)
 			}
 		}
 	}
@@ -61,7 +60,9 @@ func BenchmarkFloors(b *testing.B) {
 type target struct {
 	*child
 	path   string
+	talk   *conversation
 	asked  int
+	bytes  int
 	took   []time.Duration
 	before usage
 	cpu    float64 // ms of a request
@@ -69,14 +70,17 @@ type target struct {
 	median float64 // ms
 }
 
-// ask sends one request and checks its answer.
-func (t *target) ask(b *testing.B, c *http.Client, body string) {
+// ask sends the next request of a conversation and checks its answer.
+func (t *target) ask(b *testing.B, c *http.Client) {
 	path := t.path
 	if path == "" {
 		path = "/v1/messages"
 	}
-	mark := fmt.Sprintf("@@turn-%06d@@", t.asked)
-	r, err := http.NewRequest(http.MethodPost, t.URL+path, strings.NewReader(strings.Replace(body, turnMark, mark, 1)))
+	if t.asked%callsOfASession == 0 {
+		t.talk = newConversation()
+	}
+	body := t.talk.body()
+	r, err := http.NewRequest(http.MethodPost, t.URL+path, bytes.NewReader(body))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -86,6 +90,7 @@ func (t *target) ask(b *testing.B, c *http.Client, body string) {
 		r.Header.Set("X-Api-Key", t.Keys[t.asked/callsOfASession%len(t.Keys)])
 	}
 	t.asked++
+	t.bytes += len(body)
 	began := time.Now()
 	res, err := c.Do(r)
 	if err != nil {
@@ -97,11 +102,13 @@ func (t *target) ask(b *testing.B, c *http.Client, body string) {
 	if err != nil || res.StatusCode != http.StatusOK {
 		b.Fatalf("%s: %s, %v: %.500s", t.name, res.Status, err, got)
 	}
-	for _, want := range []string{lastText, toolName, lastArgument} {
-		if !bytes.Contains(got, []byte(want)) {
-			b.Fatalf("%s: the answer lacks %s: %.500s", t.name, want, got)
+	text, id, arguments := said(got)
+	for _, word := range []string{lastText, lastArgument} {
+		if !strings.Contains(text+string(arguments), word) || id == "" || !bytes.Contains(got, []byte(toolName)) {
+			b.Fatalf("%s: the answer lacks %s: %.500s", t.name, word, got)
 		}
 	}
+	t.talk.turn(text, id, arguments)
 }
 
 // report prints a table and the ratios to the floors.
@@ -119,7 +126,7 @@ func report(b *testing.B, all []*target, left string) {
 	backend, floor := by["backend"], by["translate"]
 	load, _ := os.ReadFile("/proc/loadavg")
 	var table strings.Builder
-	fmt.Fprintf(&table, "load average %.14s; %d requests of %d bytes each, one at a time\n", load, len(backend.took), len(messagesBody()))
+	fmt.Fprintf(&table, "load average %.14s; %d requests of %d bytes each, one at a time\n", load, len(backend.took), backend.bytes/len(backend.took))
 	fmt.Fprintf(&table, "%-12s %12s %12s %12s %12s %12s\n", "", "CPU ms", "x translate", "median ms", "added ms", "peak MiB")
 	for _, t := range all {
 		if t == backend { // its CPU went to all of them

@@ -15,7 +15,7 @@ import (
 // The sessions that are opened ahead, and for how many calls each is used.
 const (
 	sessions        = 100
-	callsOfASession = 30
+	callsOfASession = 10
 )
 
 // servePenstock is the gateway with a format of its own, before an engine's
