@@ -1,9 +1,9 @@
 package formats_test
 
 import (
+	"bytes"
 	"context"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -36,10 +36,14 @@ func lookup(t testing.TB, name string) format.Format {
 
 func readCases(t testing.TB) []cases.Case {
 	t.Helper()
-	data, err := os.ReadFile("testdata/toolcalls.jsonl")
-	require.NoError(t, err)
-	all, err := cases.Read("toolcalls.jsonl", strings.NewReader(string(data)))
-	require.NoError(t, err)
+	var all []cases.Case
+	for _, name := range []string{"toolcalls.jsonl", "own.jsonl"} {
+		data, err := os.ReadFile("testdata/" + name)
+		require.NoError(t, err)
+		read, err := cases.Read(name, bytes.NewReader(data))
+		require.NoError(t, err)
+		all = append(all, read...)
+	}
 	return all
 }
 
