@@ -162,7 +162,7 @@ func (v *invocation) close(ctx context.Context) error {
 // left.
 func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline time.Time) (*agent.Exit, error) {
 	request := &invoker.PlanRequest{Input: input, Task: v.task.Data, Session: invoker.Session{
-		ID: run.NewID("s"), Workspace: v.ws.Path(), Home: v.home, MaxTurns: v.stage.Budget.Turns, Deadline: deadline,
+		ID: run.NewID("s"), Workspace: v.ws.Path(), Home: v.home, Deadline: deadline,
 	}}
 	if v.session != nil {
 		request.Session.ID, request.Session.Token = v.session.ID(), v.session.Token()
@@ -285,14 +285,14 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 	switch {
 	case exit.Lost:
 		status = "sandbox_lost"
-	case v.stop != nil:
-		status = v.stop.ExitStatus
-	case v.idle.Load():
-		status = noActivity
 	case exit.TimedOut && v.limit() < v.stage.Timeout:
 		status = invoker.Budget
 	case exit.TimedOut:
 		status = "timeout"
+	case v.stop != nil:
+		status = v.stop.ExitStatus
+	case v.idle.Load():
+		status = noActivity
 	case stats.BudgetHit:
 		status = invoker.Budget
 	case exit.Cancelled:
@@ -315,7 +315,9 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 		status = result.ExitStatus
 	}
 	switch {
-	case v.stop != nil:
+	case exit.Lost:
+		result.Error = "the agent's supervisor died, so that the agent's end was not seen"
+	case v.stop != nil && status == v.stop.ExitStatus:
 		result.Error = v.stop.Reason
 	case v.idle.Load():
 		result.Error = fmt.Sprintf("the program neither wrote nor called the model for %s", v.stage.Idle)

@@ -7,9 +7,10 @@ import (
 // relabel names what could not be told when a call arrived, the calls of a
 // session being in order:
 //
-//   - a call whose reply the client threw away, and asked again for in the
-//     same words, is a retry: of repeats in one lineage the one that is
-//     continued stays, else the last one
+//   - a call whose reply the client never got whole, and asked again for in
+//     the same words, is a retry: of such repeats in one lineage the one that
+//     is continued stays, else the last one. Repeats of a reply that was
+//     delivered are votes, and stay
 //   - a side conversation that the main one turns out to continue is main
 //   - without a main lineage, the first one that is no probe is main
 func relabel(session string, all []*restored) {
@@ -59,15 +60,19 @@ func markRetries(session string, all []*restored) {
 			last[k] = c
 			continue
 		}
-		retry := earlier
-		if continued[earlier.ID] {
-			retry = c
-		} else {
-			last[k] = c
+		retry := c
+		if thrownAway(earlier, continued) {
+			retry, last[k] = earlier, c
+		} else if !thrownAway(c, continued) {
+			continue // both were wanted, as votes are
 		}
-		if !continued[retry.ID] {
-			retry.Lineage, retry.Kind = session+"/"+string(Retry)+strconv.Itoa(retries), Retry
-			retries++
-		}
+		retry.Lineage, retry.Kind = session+"/"+string(Retry)+strconv.Itoa(retries), Retry
+		retries++
 	}
+}
+
+// thrownAway reports whether the client never got the end of a reply and never
+// went on from it.
+func thrownAway(c *Call, continued map[string]bool) bool {
+	return !c.Delivered && !continued[c.ID]
 }
