@@ -156,13 +156,33 @@ func inspect(ctx context.Context, r *plugin.Registry, what string) ([]*plugin.In
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
+		if s.Key != "" && !in.Described {
+			in.Components = under(in.Components, s.Key)
+		}
 		all = append(all, in)
 	}
 	return all, nil
 }
 
-// nameOf is what a plugin that doesn't describe itself is shown as.
+// under is the one component that an undescribed plugin is under a key.
+func under(all []component.Descriptor, key string) []component.Descriptor {
+	kind, name, _ := strings.Cut(key, "/")
+	var out []component.Descriptor
+	for _, d := range all {
+		if d.Kind == kind {
+			d.Name = name
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// nameOf is what a plugin that neither describes itself nor has a key is shown
+// as.
 func nameOf(path string) string {
+	if whole, err := filepath.Abs(path); err == nil {
+		path = whole
+	}
 	base := filepath.Base(path)
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
