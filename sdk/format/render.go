@@ -17,6 +17,7 @@ type renderer struct {
 	stops     []string
 	ids       string // the scheme of call ids
 	templates *template.Template
+	heads     heads
 }
 
 // The names of the templates.
@@ -203,11 +204,22 @@ func (v *view) Tools() ([]toolView, error) {
 	return v.tools, nil
 }
 
+// writeHead renders what stands before all messages, unless it is known from an
+// earlier prompt. Nothing else has been written.
 func (v *view) writeHead(w *segmentWriter) error {
+	key := v.headKey()
+	if segments, ok := v.r.heads.get(key); ok {
+		w.segments = segments
+		return nil
+	}
 	if _, err := v.Tools(); err != nil {
 		return fmt.Errorf("format %s: %w", v.r.name, err)
 	}
-	return v.r.execute(w, pieceHead, v)
+	if err := v.r.execute(w, pieceHead, v); err != nil {
+		return err
+	}
+	v.r.heads.put(key, w.segments)
+	return nil
 }
 
 // standAt makes the view that of a piece written after the first i messages.

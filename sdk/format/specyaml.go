@@ -194,7 +194,7 @@ func (d *specDecoder) check(s *Spec, root *yaml.Node) {
 	}
 	need(s.Name != "" && !strings.ContainsAny(s.Name, "/ \t\n"), "a format needs a name, without spaces and slashes", "name")
 	need(s.Render != nil, "a format needs render")
-	oneOf(s.IDs, []string{"", "random", "alnum9", "header", "sequence"}, "ids")
+	oneOf(s.IDs, choices["ids"], "ids")
 	if r := s.Reasoning; r != nil {
 		need(r.Open != "" && r.Close != "", "reasoning needs open and close", "reasoning")
 	}
@@ -209,7 +209,7 @@ func (d *specDecoder) check(s *Spec, root *yaml.Node) {
 				"messages need start, channel or content_to, message and end", "calls", "messages")
 		}
 		need(len(c.Open) > 0 || c.Bare != "" || c.Messages != nil, "calls need open, or bare to say where they come without it", "calls")
-		oneOf(c.Bare, []string{"", "line", "start", "anywhere"}, "calls", "bare")
+		oneOf(c.Bare, choices["bare"], "calls", "bare")
 		d.checkTagged(c.Tagged, need, oneOf)
 		if n := c.Nested; n != nil {
 			need(n.Mark != "" && strings.Contains(n.Open, "{name}") && n.Close != "" && n.Item != "", "nested needs mark, open with {name}, close and item", "calls", "nested")
@@ -222,8 +222,8 @@ func (d *specDecoder) check(s *Spec, root *yaml.Node) {
 		}
 	}
 	if r := s.Render; r != nil {
-		oneOf(r.Thinking, []string{"", "on", "off"}, "render", "thinking")
-		oneOf(r.Keep, []string{"", "all", "none", "last_query"}, "render", "keep")
+		oneOf(r.Thinking, choices["thinking"], "render", "thinking")
+		oneOf(r.Keep, choices["keep"], "render", "keep")
 		need(r.User != "" && r.Assistant != "", "render needs user and assistant", "render")
 	}
 }
@@ -236,8 +236,8 @@ func (d *specDecoder) checkTagged(t *TaggedSpec, need func(bool, string, ...stri
 	need(strings.Contains(t.Open, "{name}"), "tagged.open needs {name}", append(at, "open")...)
 	need(strings.Contains(t.Param, "{name}"), "tagged.param needs {name}", append(at, "param")...)
 	need(t.ParamClose != "", "tagged needs param_close", at...)
-	oneOf(t.Trim, []string{"", "none", "newline", "pair"}, append(at, "trim")...)
-	oneOf(t.End, []string{"", "lookahead", "first"}, append(at, "end")...)
+	oneOf(t.Trim, choices["trim"], append(at, "trim")...)
+	oneOf(t.End, choices["end"], append(at, "end")...)
 }
 
 func keys(m map[string]int) []string {

@@ -29,10 +29,10 @@ var ErrFailed = errors.New("cases failed")
 func Command(resolve func(ctx context.Context, spec string) (format.Format, error), list func() []component.Descriptor) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "format",
-		Short: "List formats, parse and render with one, run parser cases",
+		Short: "List formats, parse and render with one, run parser cases, fuzz",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(lsCommand(list), parseCommand(resolve), renderCommand(resolve), testCommand(resolve, list))
+	cmd.AddCommand(lsCommand(list), parseCommand(resolve), renderCommand(resolve), testCommand(resolve, list), fuzzCommand(resolve))
 	return cmd
 }
 

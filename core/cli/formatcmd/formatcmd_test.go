@@ -139,3 +139,11 @@ func TestTest(t *testing.T) {
 	assert.ErrorContains(t, err, "bad.jsonl:2: ")
 	assert.ErrorContains(t, err, `bad.jsonl:3: case "a" is there already, in line 1`)
 }
+
+func TestFuzz(t *testing.T) {
+	out, err := penstock(t, "", "fuzz", "-f", "mine", "--time", "50ms", "--seed", "7")
+	require.NoError(t, err)
+	assert.Regexp(t, `^[1-9][0-9]* texts, no fault\n$`, out)
+	_, err = penstock(t, "", "fuzz", "-f", "mine", "--cases", "none.jsonl")
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
