@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -201,6 +202,43 @@ func TestSeed33TimeoutKeepsPartialOutput(t *testing.T) {
 			require.Equal(t, os.FileMode(0o600), info.Mode())
 		}
 	})
+}
+
+// What stands between the program and its files sees the files alone.
+func TestFilesAreWrittenThroughRedact(t *testing.T) {
+	each(t, func(t *testing.T, r *Runner) {
+		s := job(t, "echo one; echo two >&2")
+		dir := t.TempDir()
+		s.Stdout, s.Stderr = filepath.Join(dir, "stdout"), filepath.Join(dir, "stderr")
+		s.Redact = func(w io.Writer) io.WriteCloser { return &holdingBack{w: w} }
+		var lines []string
+		s.Line = func(line []byte) { lines = append(lines, string(line)) }
+		e := run1(t, r, s)
+		require.NoError(t, e.OutputErr)
+		require.Equal(t, []string{"one"}, lines)
+		require.Equal(t, "one\n", string(e.Stdout))
+		for name, want := range map[string]string{s.Stdout: "ONE\n", s.Stderr: "TWO\n"} {
+			got, err := os.ReadFile(name)
+			require.NoError(t, err)
+			require.Equal(t, want, string(got))
+		}
+	})
+}
+
+// holdingBack writes all at the end, in capitals.
+type holdingBack struct {
+	w    io.Writer
+	held []byte
+}
+
+func (h *holdingBack) Write(p []byte) (int, error) {
+	h.held = append(h.held, p...)
+	return len(p), nil
+}
+
+func (h *holdingBack) Close() error {
+	_, err := h.w.Write(bytes.ToUpper(h.held))
+	return err
 }
 
 // Case 35: stdout and stderr are kept whole; what is in memory is their end.

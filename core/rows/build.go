@@ -204,6 +204,9 @@ func (b *builder) finish(row *chained) {
 		row.Tools = last.Chat.Tools
 		return
 	}
+	if redacted(last) { // and so is every other call of the row
+		return
+	}
 	row.ids()
 }
 
@@ -222,9 +225,7 @@ func (c *chained) ids() {
 	first := len(c.calls[0].PromptIDs)
 	c.PromptLen = &first
 	for _, call := range c.calls {
-		if !redacted(call) {
-			c.mask(call)
-		}
+		c.mask(call)
 	}
 }
 

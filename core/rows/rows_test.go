@@ -183,6 +183,41 @@ func TestCase27LogprobsOfAnotherLengthAreFatal(t *testing.T) {
 	assert.Empty(t, trained(rows[0]))
 }
 
+// A secret takes the ids of its call, and of all that build on it. What came
+// before stays good.
+func TestRedactedTokensAreFatal(t *testing.T) {
+	w := newWorld(t)
+	redacted := func(c *trace.Call) {
+		c.PromptIDs, c.SampledIDs, c.Logprobs = nil, nil, nil
+		c.Warnings = []trace.Warning{{Kind: trace.WarnRedacted}}
+	}
+	a := w.call("main", nil, []int32{1}, []int32{10})
+	b := w.call("main", a, nil, nil, redacted)
+	c := w.call("main", b, nil, nil, redacted)
+	w.call("compaction", c, []int32{5}, []int32{12})
+	rows := w.rows()
+	require.Len(t, rows, 3)
+	assert.Empty(t, rows[0].Integrity.Fatal)
+	assert.Equal(t, []int32{10}, trained(rows[0]))
+	assert.Equal(t, []string{
+		"redacted_tokens: call s-1.2 had a secret in its tokens, whose ids are not kept",
+		"redacted_tokens: call s-1.3 had a secret in its tokens, whose ids are not kept",
+	}, rows[1].Integrity.Fatal)
+	assert.Empty(t, rows[1].InputIDs)
+	assert.Equal(t, []int32{12}, trained(rows[2]))
+}
+
+func TestRedactedTextIsAWarning(t *testing.T) {
+	w := newWorld(t)
+	w.call("main", nil, nil, nil, func(c *trace.Call) {
+		c.Capture, c.Warnings = "text", []trace.Warning{{Kind: trace.WarnRedacted}}
+	})
+	rows := w.rows()
+	require.Len(t, rows, 1)
+	assert.Empty(t, rows[0].Integrity.Fatal)
+	assert.Equal(t, []string{"redacted_tokens: call s-1.1 had a secret in its text, which a mark stands for"}, rows[0].Integrity.Warn)
+}
+
 func TestMissingLogprobIsMaskedNeverZero(t *testing.T) {
 	w := newWorld(t)
 	a := w.call("main", nil, []int32{1}, []int32{10, 11, 12}, func(c *trace.Call) {

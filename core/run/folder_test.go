@@ -64,3 +64,19 @@ func TestEscapeShortensLongIDs(t *testing.T) {
 	assert.Len(t, a, maxName)
 	assert.NotEqual(t, a, b)
 }
+
+func TestEventsAreRedacted(t *testing.T) {
+	f, err := Create(filepath.Join(t.TempDir(), "out"), "runs")
+	require.NoError(t, err)
+	var seen []Event
+	e, err := f.Events(func(ev Event) { seen = append(seen, ev) })
+	require.NoError(t, err)
+	e.Redact(func(text string) string { return strings.ReplaceAll(text, "s3cret", "***") })
+	e.Emit(Event{Type: Warned, Message: "a s3cret", Error: "s3cret"})
+	require.NoError(t, e.Close())
+	require.NoError(t, f.Close())
+	assert.Equal(t, "a ***", seen[0].Message)
+	text, err := os.ReadFile(f.Path("events.jsonl"))
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"error":"***","message":"a ***"`)
+}
