@@ -206,7 +206,7 @@ func newTaggedGrammar(s *TaggedSpec, g *grammar) *taggedGrammar {
 		typeAttr: s.TypeAttr, textTypes: s.TextTypes, idAttr: s.IDAttr, entities: s.Entities,
 	}
 	t.lead = t.paramClose[0]
-	if !t.first {
+	if !t.first && t.paramClose[len(t.paramClose)-1] == '>' {
 		t.closeStem = t.paramClose[:len(t.paramClose)-1]
 	}
 	all := slices.Concat([][]byte{t.close, t.paramClose, t.open.before, t.param.before}, g.opens, g.closes)

@@ -213,7 +213,7 @@ func (t *tag) scan(b []byte) (tagMatch, match) {
 	}
 	if t.attrs {
 		start := i
-		for i < len(b) && b[i] != '>' && b[i] != '<' && b[i] != '\n' {
+		for i < len(b) && b[i] != '>' && b[i] != '<' && b[i] != '\n' && !t.ends(b[i:]) {
 			i++
 		}
 		m.attrs = b[min(len(t.stem), start):i]
@@ -284,7 +284,7 @@ func (t *tag) name(b []byte, i int, m *tagMatch) (int, match) {
 		i++
 	}
 	start := i
-	for i < len(b) && b[i] != quote && b[i] != '<' && b[i] != '>' && b[i] != '\n' && (quote != 0 || !isSpace(b[i])) {
+	for i < len(b) && b[i] != quote && b[i] != '<' && b[i] != '>' && b[i] != '\n' && (quote != 0 || !isSpace(b[i]) && !t.ends(b[i:])) {
 		i++
 	}
 	if i == len(b) {
@@ -302,6 +302,12 @@ func (t *tag) name(b []byte, i int, m *tagMatch) (int, match) {
 		return i, bad
 	}
 	return i, full
+}
+
+// ends reports whether what follows the name is at the start of b, or as much
+// of it as there is.
+func (t *tag) ends(b []byte) bool {
+	return len(t.after) > 0 && b[0] == t.after[0][0] && compare(b, t.after[0]) != no
 }
 
 func blank(b []byte, i int) int {
