@@ -113,11 +113,10 @@ type PlanRequest struct {
 // DecodeInput decodes the input strictly into v.
 func (r *PlanRequest) DecodeInput(v any) error { return schema.Decode(r.Input, v) }
 
-// InputOf decodes the input of a request strictly.
-func InputOf[T any](r *PlanRequest) (T, error) {
-	var v T
-	err := r.DecodeInput(&v)
-	return v, err
+// String is a field of the input that is text, "" if it isn't there. The host
+// has checked the input against its schema.
+func (r *PlanRequest) String(field string) string {
+	return doc.At(doc.Bytes(r.Input), "").String(field)
 }
 
 // LineRequest is one line of standard output, without its newline.

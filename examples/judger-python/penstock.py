@@ -1,0 +1,1 @@
+../../sdk/python/penstock.py

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestEveryExampleRuns runs each folder of examples as its README says, in a
+// run folder of its own, and looks at the rewards that the README promises.
+func TestEveryExampleRuns(t *testing.T) {
+	rewards := map[string]map[string]float64{
+		"calculator":     {"sum": 1, "crates": 1, "shares": 1, "decimals": 1},
+		"judger-process": {"sum": 0.75, "crates": 0.75},
+		"judger-wasm":    {"sum": 1, "crates": 1},
+		"judger-python":  {"sum": 1, "crates": 0},
+		"hook-wasm":      {"list": 1, "clean": 1},
+		"format-wasm":    {"add": 1, "many": 1},
+	}
+	folders, err := filepath.Glob("examples/*/pipeline.yaml")
+	require.NoError(t, err)
+	for _, file := range folders {
+		name := filepath.Base(filepath.Dir(file))
+		t.Run(name, func(t *testing.T) {
+			readme, err := os.ReadFile(filepath.Join(filepath.Dir(file), "README.md"))
+			require.NoError(t, err)
+			require.Contains(t, string(readme), "penstock run "+file)
+			out := filepath.Join(t.TempDir(), "run")
+			text, code := penstock(t, ".", "run", file, "--plain", "--out", out)
+			require.Zero(t, code, text)
+			want, known := rewards[name]
+			if !known {
+				return // it says nothing of rewards
+			}
+			assert.Equal(t, want, rewardsOf(t, out))
+		})
+	}
+}
+
+// rewardsOf reads the reward of each task from a run folder.
+func rewardsOf(t *testing.T, dir string) map[string]float64 {
+	data, err := os.ReadFile(filepath.Join(dir, "rollouts.jsonl"))
+	require.NoError(t, err)
+	got := map[string]float64{}
+	for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+		var r struct {
+			Task   string   `json:"task"`
+			Reward *float64 `json:"reward"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &r))
+		require.NotNil(t, r.Reward, line)
+		got[r.Task] = *r.Reward
+	}
+	return got
+}
