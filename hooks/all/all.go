@@ -4,5 +4,6 @@ package all
 import (
 	_ "github.com/penstock-dev/penstock/hooks/redact"
 	_ "github.com/penstock-dev/penstock/hooks/sanitizetools"
+	_ "github.com/penstock-dev/penstock/hooks/stripvolatile"
 	_ "github.com/penstock-dev/penstock/hooks/toolguard"
 )

@@ -19,22 +19,24 @@ import (
 // Mode says what is done about one kind of fault.
 type Mode string
 
-// The modes. Report and Fix both tell of the fault; only Fix repairs it.
+// The modes. All but Off tell of the fault; Fix repairs it, Reject denies the
+// whole call.
 const (
 	Off    Mode = "off"
 	Report Mode = "report"
 	Fix    Mode = "fix"
+	Reject Mode = "reject"
 )
 
 // Config has one mode a rule. The empty mode is the rule's default: report
 // for missing_required, fix for all others.
 type Config struct {
-	UnknownKeys     Mode `json:"unknown_keys,omitempty" enum:"off,report,fix" default:"fix" desc:"keys that the schema forbids are left out; keys that it neither names nor forbids are reported, see closed"`
-	MissingRequired Mode `json:"missing_required,omitempty" enum:"off,report,fix" default:"report" desc:"fix fills in the schema's own default, where it has one"`
-	WrongTypes      Mode `json:"wrong_types,omitempty" enum:"off,report,fix" default:"fix" desc:"\"5\" for 5, 5 for \"5\", \"true\" for true, one item for a list of it, null for an optional value"`
-	JSONInStrings   Mode `json:"json_in_strings,omitempty" enum:"off,report,fix" default:"fix" desc:"an object or a list written as a string"`
-	RawArguments    Mode `json:"raw_arguments,omitempty" enum:"off,report,fix" default:"fix" desc:"arguments that are no JSON object"`
-	NameCase        Mode `json:"name_case,omitempty" enum:"off,report,fix" default:"fix" desc:"names of tools and keys that differ from the declared one by case alone"`
+	UnknownKeys     Mode `json:"unknown_keys,omitempty" enum:"off,report,fix,reject" default:"fix" desc:"keys that the schema forbids are left out; keys that it neither names nor forbids are reported, see closed"`
+	MissingRequired Mode `json:"missing_required,omitempty" enum:"off,report,fix,reject" default:"report" desc:"fix fills in the schema's own default, where it has one"`
+	WrongTypes      Mode `json:"wrong_types,omitempty" enum:"off,report,fix,reject" default:"fix" desc:"\"5\" for 5, 5 for \"5\", \"true\" for true, one item for a list of it, null for an optional value"`
+	JSONInStrings   Mode `json:"json_in_strings,omitempty" enum:"off,report,fix,reject" default:"fix" desc:"an object or a list written as a string"`
+	RawArguments    Mode `json:"raw_arguments,omitempty" enum:"off,report,fix,reject" default:"fix" desc:"arguments that are no JSON object"`
+	NameCase        Mode `json:"name_case,omitempty" enum:"off,report,fix,reject" default:"fix" desc:"names of tools and keys that differ from the declared one by case alone"`
 	Closed          bool `json:"closed,omitempty" desc:"treat schemas that do not say additionalProperties as if they said false"`
 }
 
@@ -77,9 +79,9 @@ func New(c Config) (hook.Hook, error) {
 			if rule == missingRequired {
 				s.modes[rule] = Report
 			}
-		case Off, Report, Fix:
+		case Off, Report, Fix, Reject:
 		default:
-			return nil, fmt.Errorf("%s is %q, want off, report or fix", rule, m)
+			return nil, fmt.Errorf("%s is %q, want off, report, fix or reject", rule, m)
 		}
 	}
 	return s, nil
@@ -122,6 +124,10 @@ func (w *walk) result(call []member) (hook.Result, error) {
 	if err != nil {
 		return hook.Result{}, fmt.Errorf("write report: %w", err)
 	}
+	if why := w.rejected(); why != "" {
+		name := unquote(value(call, "name"))
+		return hook.Result{Action: hook.Deny, Reason: fmt.Sprintf("the call of %s does not fit the tool: %s", name, why), Report: report}, nil
+	}
 	r := hook.Result{Action: hook.Continue, Report: report}
 	for _, f := range w.findings {
 		if f.Fixed {
@@ -129,6 +135,17 @@ func (w *walk) result(call []member) (hook.Result, error) {
 		}
 	}
 	return r, nil
+}
+
+// rejected lists the faults whose rule says reject, "" for none.
+func (w *walk) rejected() string {
+	var why []string
+	for _, f := range w.findings {
+		if w.modes[f.Rule] == Reject {
+			why = append(why, f.Rule+" at "+f.Pointer)
+		}
+	}
+	return strings.Join(why, ", ")
 }
 
 func findTool(tools []byte, name string) []member {

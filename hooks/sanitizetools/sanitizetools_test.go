@@ -3,6 +3,8 @@ package sanitizetools
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -194,7 +196,7 @@ func TestOtherPoints(t *testing.T) {
 
 func TestBadMode(t *testing.T) {
 	_, err := New(Config{WrongTypes: "maybe"})
-	assert.EqualError(t, err, `wrong_types is "maybe", want off, report or fix`)
+	assert.EqualError(t, err, `wrong_types is "maybe", want off, report, fix or reject`)
 }
 
 // Whatever the arguments and the schema are, the result is JSON.
@@ -218,4 +220,25 @@ func BenchmarkApply(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestARuleMayRejectTheWholeCall(t *testing.T) {
+	c := Config{UnknownKeys: Reject, MissingRequired: Reject}
+	const parameters = `{"type":"object","properties":{"path":{"type":"string"},"line":{"type":"integer"}},"required":["path"],"additionalProperties":false}`
+	r := apply(t, c, parameters, `{"id":"1","name":"Edit","arguments":{"line":"5","colour":"red"}}`)
+	assert.Equal(t, hook.Deny, r.Action)
+	assert.Equal(t, "the call of Edit does not fit the tool: missing_required at /arguments/path, unknown_keys at /arguments/colour", sortedReason(r.Reason))
+	assert.Empty(t, r.Value)
+	assert.Len(t, findings(t, r), 3, "what else was found is told, too")
+
+	r = apply(t, c, parameters, `{"id":"1","name":"Edit","arguments":{"path":"a","line":"5"}}`)
+	assert.Equal(t, hook.Replace, r.Action, "a rule that says fix still does")
+}
+
+// sortedReason puts the faults of a reason in order of their names.
+func sortedReason(reason string) string {
+	head, list, _ := strings.Cut(reason, ": ")
+	faults := strings.Split(list, ", ")
+	slices.Sort(faults)
+	return head + ": " + strings.Join(faults, ", ")
 }
