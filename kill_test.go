@@ -93,3 +93,24 @@ func column(t *testing.T, path, field string) []string {
 	}
 	return out
 }
+
+// TestInterruptWhileLoading sends TERM twice at once, as `timeout` does to a
+// process and its group, while a plugin is being built: penstock ends with 1,
+// and so does the build.
+func TestInterruptWhileLoading(t *testing.T) {
+	cache := t.TempDir()
+	cmd := exec.Command(built, "run", filepath.Join("examples", "calculator", "pipeline.yaml"), "--out", filepath.Join(t.TempDir(), "out"))
+	cmd.Env = append(os.Environ(), "PENSTOCK_CACHE="+cache)
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return len(processesWith(cache)) > 0 }, 20*time.Second, time.Millisecond, "the build is on its way")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	err := cmd.Wait()
+	exit, ok := err.(*exec.ExitError)
+	require.True(t, ok, "%v: %s", err, said.String())
+	assert.Equal(t, 1, exit.ExitCode(), said.String())
+	assert.Contains(t, said.String(), "interrupted")
+	assert.Eventually(t, func() bool { return len(processesWith(cache)) == 0 }, time.Second, 10*time.Millisecond, "the build has ended")
+}

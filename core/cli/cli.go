@@ -36,9 +36,10 @@ type App struct {
 	Stdout  io.Writer
 	Stderr  io.Writer
 
-	log      *slog.Logger
-	settings *settings.Settings
-	secrets  atomic.Pointer[redact.Redactor] // that no log may say
+	log         *slog.Logger
+	interrupted atomic.Bool
+	settings    *settings.Settings
+	secrets     atomic.Pointer[redact.Redactor] // that no log may say
 }
 
 // exitError carries an exit code with what to say, which may be nothing.
@@ -74,6 +75,9 @@ func (a *App) Main(ctx context.Context, args []string) int {
 		code = exit.code
 	case errors.As(err, &program):
 		code = program.ExitCode()
+	}
+	if a.interrupted.Load() && (code == exitUsage || errors.Is(err, context.Canceled)) {
+		return exitFailed // the interrupt was said when it came; what it cut short is no news
 	}
 	if text := err.Error(); text != "" {
 		var found pipeline.Diagnostics

@@ -40,6 +40,8 @@ func (a *App) gatewayCommand() *cobra.Command {
 }
 
 func (a *App) gateway(ctx context.Context, path string, set []string, out, model string) (err error) {
+	ctx, stop := a.interruptible(ctx)
+	defer stop()
 	plugins, err := a.registry()
 	if err != nil {
 		return err
@@ -73,8 +75,6 @@ func (a *App) gateway(ctx context.Context, path string, set []string, out, model
 	if err := folder.WriteFile(file); err != nil {
 		return &exitError{exitInfra, err}
 	}
-	ctx, stop := a.interruptible(ctx)
-	defer stop()
 	seen, flush, err := a.telemetry(ctx, p, folder)
 	if err != nil {
 		return err

@@ -38,6 +38,8 @@ func (a *App) resumeCommand() *cobra.Command {
 }
 
 func (a *App) resume(ctx context.Context, dir string, accept, json, plain bool) (err error) {
+	ctx, stop := a.interruptible(ctx)
+	defer stop()
 	folder, err := run.Open(dir)
 	if err != nil {
 		code := exitUsage

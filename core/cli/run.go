@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/signal"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,6 +57,8 @@ func (a *App) runCommand() *cobra.Command {
 }
 
 func (a *App) run(ctx context.Context, path string, f runFlags) (err error) {
+	ctx, stop := a.interruptible(ctx)
+	defer stop()
 	plugins, err := a.registry()
 	if err != nil {
 		return err
@@ -131,8 +131,6 @@ type execution struct {
 
 // execute runs and shows a run, and turns its outcome into an exit code.
 func (a *App) execute(ctx context.Context, x execution) (err error) {
-	ctx, stop := a.interruptible(ctx)
-	defer stop()
 	show := a.progress(x)
 	seen, flush, err := a.telemetry(ctx, x.pipeline, x.folder)
 	if err != nil {
@@ -177,32 +175,6 @@ func (a *App) execute(ctx context.Context, x execution) (err error) {
 		return &exitError{exitFailed, nil}
 	}
 	return nil
-}
-
-// interruptible ends the context at the first Ctrl-C or TERM. The second
-// ends the process at once; the agents' shims see that and end their agents.
-func (a *App) interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		n := 0
-		for range signals {
-			if n++; n > 1 {
-				os.Exit(130)
-			}
-			fmt.Fprintln(a.Stderr, "penstock: ending agents and writing what is done; once more kills at once")
-			cancel()
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(signals)
-		<-done
-		cancel()
-	}
 }
 
 // closeAll adds the error of a close to that of a command.

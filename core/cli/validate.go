@@ -34,6 +34,8 @@ func (a *App) validateCommand() *cobra.Command {
 }
 
 func (a *App) validate(ctx context.Context, paths []string, f validateFlags) (err error) {
+	ctx, stop := a.interruptible(ctx)
+	defer stop()
 	var all pipeline.Diagnostics
 	bad := false
 	for _, path := range paths {

@@ -328,8 +328,8 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 	if v.session != nil {
 		result.Usage = &stats.Usage
 	}
-	if status == invoker.AgentError && stats.HookError != "" {
-		status, result.Error = invoker.InfraError, stats.HookError
+	if status == invoker.AgentError && stats.Fault != "" {
+		status, result.Error = invoker.InfraError, stats.Fault
 	}
 	if result.Usage == nil {
 		result.Usage = &chat.Usage{}

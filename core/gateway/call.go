@@ -194,17 +194,26 @@ func (c *call) commit(status int) error {
 	c.rec.Done = time.Now()
 	c.committed = true
 	c.s.use(c.rec.Usage)
+	c.s.outcome(c.rec)
 	// A session that was cancelled still has its calls recorded.
 	return c.g.calls.PutCall(context.WithoutCancel(c.ctx), c.rec)
 }
+
+// holdLimit is how long a call is held for an agent that doesn't say that it is
+// ready, as one does that isn't the program that its invoker expects.
+const holdLimit = time.Minute
 
 // wait waits while the session holds its calls, and checks that it takes any.
 func (c *call) wait() *failure {
 	select {
 	case <-c.s.ready:
 	default:
+		late := time.NewTimer(holdLimit)
+		defer late.Stop()
 		select {
 		case <-c.s.ready:
+		case <-late.C:
+			c.s.Refuse(fmt.Sprintf("the agent asked the model, but for %s its output has not said that it is ready", holdLimit))
 		case <-c.ctx.Done():
 			return c.cancelled()
 		case <-c.in.r.Context().Done():

@@ -50,13 +50,14 @@ type Session struct {
 
 // Stats is what a session has used so far.
 type Stats struct {
-	Calls        int // generations that reached the upstream
-	Turns        int // those of the main lineage
-	Usage        chat.Usage
-	BudgetHit    bool
-	// HookError is the first error, not decision, of a hook that then denied:
-	// what the agent made of that denial says nothing of the agent.
-	HookError string
+	Calls     int // generations that reached the upstream
+	Turns     int // those of the main lineage
+	Usage     chat.Usage
+	BudgetHit bool
+	// Fault is why the last call failed, if the fault was not the agent's: the
+	// upstream's, or that of a hook that erred and so denied. What the agent
+	// made of it says nothing of the agent.
+	Fault        string
 	LastActivity time.Time // now, while a call is in flight
 }
 
@@ -174,8 +175,18 @@ func (s *Session) Stats() Stats {
 func (s *Session) hookFailed(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stats.HookError == "" {
-		s.stats.HookError = fmt.Sprintf("%s failed: %v", name, err)
+	s.stats.Fault = fmt.Sprintf("%s failed: %v", name, err)
+}
+
+// outcome notes whose fault it was that a call failed.
+func (s *Session) outcome(c *trace.Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case c.Status == trace.CallOK:
+		s.stats.Fault = ""
+	case c.Status == trace.CallError && c.Error != nil && c.Error.Kind != string(wire.ContextOverflow):
+		s.stats.Fault = c.Error.Message
 	}
 }
 

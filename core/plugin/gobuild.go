@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // goTarget is what a Go folder is built as.
@@ -85,6 +87,10 @@ func runGo(ctx context.Context, tool, dir string, target goTarget, args []string
 	cmd := exec.CommandContext(ctx, tool, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), target.env...)
+	// The compilers that it starts end with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
 	var out, text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &text
 	if err := cmd.Run(); err != nil {
