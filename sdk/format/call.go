@@ -236,7 +236,7 @@ func (p *parser) afterItem(i int) bool {
 			p.finish(p.call.end)
 			p.pos = p.call.end
 			p.text.solid = p.pos
-			p.call.mark, p.call.resume = i, next+1
+			p.call.mark, p.call.resume = space(p.buf[:p.limit], p.call.end), next+1
 			return true
 		case part:
 			return false

@@ -3,6 +3,7 @@ package format
 import (
 	"bytes"
 	"slices"
+	"strings"
 )
 
 // messageGrammar is a MessagesSpec, ready to match.
@@ -171,7 +172,11 @@ func (p *parser) readHeader(h []byte, body int) {
 func (m *messageGrammar) odd(h []byte) bool {
 	h, _ = bytes.CutPrefix(h, m.start)
 	if len(m.channel) == 0 {
-		return recipient(h) == ""
+		words := strings.Fields(string(h))
+		if len(words) > 0 && words[0] == "assistant" {
+			words = words[1:]
+		}
+		return len(words) != 1 || words[0] != "to="+recipient(h)
 	}
 	role, channel, ok := bytes.Cut(h, m.channel)
 	role, channel = bytes.TrimSpace(role), bytes.TrimSpace(channel)
