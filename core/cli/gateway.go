@@ -51,7 +51,7 @@ func (a *App) gateway(ctx context.Context, path string, set []string, out, model
 	if parsed == nil {
 		return &exitError{exitUsage, err}
 	}
-	p, err := a.check(ctx, parsed, plugins)
+	p, err := a.check(ctx, parsed, plugins, sources{})
 	if err != nil {
 		return err
 	}

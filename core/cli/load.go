@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-dev/penstock/core/cli/plugincmd"
 	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/plugin"
+	"github.com/penstock-dev/penstock/core/plugin/lock"
 	"github.com/penstock-dev/penstock/sdk/component"
 )
 
@@ -27,9 +31,24 @@ func (a *App) registry() (*plugin.Registry, error) {
 	return plugin.New(plugin.Options{CacheDir: a.settings.Cache, Log: a.log, Builtin: component.Registered()}), nil
 }
 
+// sources says where plugins come from beside the pipeline file, and how
+// strictly they are held to the lock file.
+type sources struct {
+	dirs   []string
+	locked bool
+}
+
+func (s *sources) flags(c *cobra.Command) {
+	c.Flags().StringArrayVar(&s.dirs, "plugin-dir", nil, "a folder of plugins; those that the pipeline names itself come before them")
+	c.Flags().BoolVar(&s.locked, "locked", false, "refuse plugins that penstock.lock has no entry for")
+}
+
 // check loads the plugins of a pipeline file and checks it. All errors of the
 // file are bad configuration.
-func (a *App) check(ctx context.Context, file *pipeline.File, plugins *plugin.Registry) (*pipeline.Pipeline, error) {
+func (a *App) check(ctx context.Context, file *pipeline.File, plugins *plugin.Registry, from sources) (*pipeline.Pipeline, error) {
+	if err := plugincmd.Offer(plugins, append(a.settings.Plugins.Dirs, from.dirs...)); err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
 	for _, s := range file.PluginSources() {
 		if err := plugins.Add(ctx, source(s)); err != nil {
 			return nil, &exitError{exitUsage, file.PluginError(s, err)}
@@ -37,6 +56,9 @@ func (a *App) check(ctx context.Context, file *pipeline.File, plugins *plugin.Re
 	}
 	p, err := file.Check(catalog{plugins, ctx})
 	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	if err := lock.Check(p.Path, plugins.Digests(), from.locked); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
 	if n := len(p.Tasks) * p.Samples; n > maxRollouts {

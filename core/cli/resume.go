@@ -81,7 +81,7 @@ func (a *App) resume(ctx context.Context, dir string, accept, json, plain bool) 
 	if parsed == nil {
 		return &exitError{exitUsage, err}
 	}
-	p, err := a.check(ctx, parsed, plugins)
+	p, err := a.check(ctx, parsed, plugins, sources{})
 	if err != nil {
 		return err
 	}

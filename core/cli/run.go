@@ -25,6 +25,7 @@ type runFlags struct {
 	dryRun  bool
 	json    bool
 	plain   bool
+	from    sources
 }
 
 func (a *App) runCommand() *cobra.Command {
@@ -52,6 +53,7 @@ func (a *App) runCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "check everything and say what would run, but start nothing")
 	c.Flags().BoolVar(&f.json, "json", false, "print events as JSON, one a line")
 	c.Flags().BoolVar(&f.plain, "plain", false, "print plain lines, also on a terminal")
+	f.from.flags(c)
 	c.MarkFlagsMutuallyExclusive("json", "plain", "dry-run")
 	return c
 }
@@ -68,7 +70,7 @@ func (a *App) run(ctx context.Context, path string, f runFlags) (err error) {
 	if parsed == nil {
 		return &exitError{exitUsage, err}
 	}
-	p, err := a.check(ctx, parsed, plugins)
+	p, err := a.check(ctx, parsed, plugins, f.from)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-dev/penstock/core/cli/formatcmd"
+	"github.com/penstock-dev/penstock/core/cli/plugincmd"
 	"github.com/penstock-dev/penstock/core/cli/tracecmd"
 	"github.com/penstock-dev/penstock/core/dev/agent"
 	"github.com/penstock-dev/penstock/core/dev/calculator"
@@ -33,6 +34,11 @@ func (a *App) resolveFormat(ctx context.Context, spec string) (format.Format, er
 	}
 	f, _, _, err := coreformat.Resolve(ctx, spec, ".", plugins)
 	return f, err
+}
+
+// pluginCommand writes, tests, lists and locks plugins.
+func (a *App) pluginCommand() *cobra.Command {
+	return plugincmd.Command(plugincmd.Options{Registry: a.registry, Enable: features})
 }
 
 // formatCommand works on the formats of this binary and on format files.

@@ -14,6 +14,7 @@ import (
 type validateFlags struct {
 	set                        []string
 	graph, strict, noEnv, json bool
+	from                       sources
 }
 
 func (a *App) validateCommand() *cobra.Command {
@@ -29,6 +30,7 @@ func (a *App) validateCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.strict, "strict", false, "take warnings for errors")
 	c.Flags().BoolVar(&f.noEnv, "no-env", false, "leave out whether ${env:NAME} is set")
 	c.Flags().BoolVar(&f.json, "json", false, "print findings as JSON")
+	f.from.flags(c)
 	c.MarkFlagsMutuallyExclusive("json", "graph")
 	return c
 }
@@ -78,7 +80,7 @@ func (a *App) validateOne(ctx context.Context, path string, f validateFlags) (p 
 	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
 	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, NoEnv: f.noEnv, Env: os.LookupEnv, Enable: features})
 	if parsed != nil {
-		p, err = a.check(ctx, parsed, plugins) // finds what Parse found, too
+		p, err = a.check(ctx, parsed, plugins, f.from) // finds what Parse found, too
 	}
 	if errors.As(err, &found) {
 		return nil, found, nil
