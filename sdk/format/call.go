@@ -47,6 +47,11 @@ func (p *parser) tryItem(i int) match {
 	p.call.item = i
 	if t := p.g.tagged; t != nil && (p.call.wrapped || p.g.bareTagged) {
 		m, how := t.open.at(p.rest(i))
+		for _, v := range t.variants {
+			if how == no {
+				m, how = v.open.at(p.rest(i))
+			}
+		}
 		switch {
 		case how == full:
 			p.call.name = string(m.name)

@@ -136,7 +136,25 @@ func newGrammar(s *Spec) *grammar {
 			g.strings = []byte(c.Strings)
 		}
 		if c.Tagged != nil {
+			for _, v := range c.Tagged.Variants {
+				vary := func(list []string) (out [][]byte) {
+					for _, m := range list {
+						if strings.Contains(m, c.Tagged.Mark) {
+							out = append(out, []byte(strings.ReplaceAll(m, c.Tagged.Mark, v)))
+						}
+					}
+					return out
+				}
+				g.opens, g.closes = append(g.opens, vary(c.Open)...), append(g.closes, vary(c.Close)...)
+			}
 			g.tagged = newTaggedGrammar(c.Tagged, g)
+			for _, v := range c.Tagged.Variants {
+				r := strings.NewReplacer(c.Tagged.Mark, v)
+				g.tagged.vary(&TaggedSpec{
+					Open: r.Replace(c.Tagged.Open), Close: r.Replace(c.Tagged.Close),
+					Param: r.Replace(c.Tagged.Param), ParamClose: r.Replace(c.Tagged.ParamClose),
+				})
+			}
 			g.bareTagged = c.Bare != "" && !g.tagged.open.inline
 		}
 		if c.Header != nil {
@@ -182,6 +200,9 @@ func (g *grammar) callMarkers() []marker {
 	}
 	if g.bareTagged {
 		out = append(out, marker{g.tagged.open.before, markBare})
+		for _, v := range g.tagged.variants {
+			out = append(out, marker{v.open.before, markBare})
+		}
 	}
 	if g.nested != nil {
 		out = append(out, marker{g.nested.open.before, markBare})
@@ -216,6 +237,17 @@ func newTaggedGrammar(s *TaggedSpec, g *grammar) *taggedGrammar {
 		}
 	}
 	return t
+}
+
+// vary adds another way to write the tags.
+func (t *taggedGrammar) vary(s *TaggedSpec) {
+	v := &taggedGrammar{open: newTag(s.Open), param: newTag(s.Param), close: []byte(s.Close), paramClose: []byte(s.ParamClose)}
+	for _, lit := range [][]byte{v.close, v.paramClose, v.open.before, v.param.before} {
+		if len(lit) > 1 {
+			t.second[lit[1]] = true
+		}
+	}
+	t.variants = append(t.variants, v)
 }
 
 func texts(list []string) [][]byte {

@@ -141,6 +141,10 @@ type TaggedSpec struct {
 	TextTypes []string `yaml:"text_types"`
 	// IDAttr is the attribute of a call's tag that holds its id.
 	IDAttr string `yaml:"id_attr"`
+	// Mark is a piece of the tags that models sometimes write in another way,
+	// and Variants are those ways.
+	Mark     string   `yaml:"mark"`
+	Variants []string `yaml:"variants"`
 	// Entities says that & and " are escaped in names.
 	Entities bool `yaml:"entities"`
 }

@@ -14,6 +14,7 @@ type taggedGrammar struct {
 	typeAttr, idAttr  string
 	textTypes         []string
 	entities          bool
+	variants          []*taggedGrammar // only their tags are set
 }
 
 // token is a structural tag.
@@ -64,10 +65,20 @@ func (p *parser) classify(i int) (token, tagMatch) {
 	}
 	try(t.close, tokClose)
 	try(t.paramClose, tokParamClose)
+	for _, v := range t.variants {
+		try(v.close, tokClose)
+		try(v.paramClose, tokParamClose)
+	}
 	if how == full {
 		return found, tagMatch{end: i + end}
 	}
-	if tok, m := p.classifyTag(i, b); tok != tokNone && tok != tokPart {
+	tok, m := t.classifyTag(i, b)
+	for _, v := range t.variants {
+		if tok == tokNone {
+			tok, m = v.classifyTag(i, b)
+		}
+	}
+	if tok != tokNone && tok != tokPart {
 		return tok, m
 	} else if tok == tokPart && how == no {
 		found, how = tokPart, part
@@ -81,8 +92,7 @@ func (p *parser) classify(i int) (token, tagMatch) {
 	return p.badClose(i, b)
 }
 
-func (p *parser) classifyTag(i int, b []byte) (token, tagMatch) {
-	t := p.g.tagged
+func (t *taggedGrammar) classifyTag(i int, b []byte) (token, tagMatch) {
 	m, how := t.param.at(b)
 	m.end += i
 	switch how {
