@@ -26,6 +26,12 @@ func benchTexts() map[string]string {
 	return map[string]string{
 		"qwen3_coder": prose + "\n\n<tool_call>\n<function=write>\n<parameter=path>\na/b.go\n</parameter>\n<parameter=text>\n" + source + "\n</parameter>\n</function>\n</tool_call>",
 		"hermes":      prose + "\n<tool_call>\n{\"name\": \"write\", \"arguments\": {\"path\": \"a/b.go\", \"text\": " + string(quoted) + "}}\n</tool_call>",
+		"kimi_k2":     prose + "<|tool_calls_section_begin|><|tool_call_begin|>functions.write:0<|tool_call_argument_begin|>{\"text\": " + string(quoted) + "}<|tool_call_end|><|tool_calls_section_end|>",
+		"glm47":       prose + "<tool_call>write<arg_key>text</arg_key><arg_value>" + source + "</arg_value></tool_call>",
+		"minimax_m3":  prose + "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"write\">]<]minimax[>[<text>" + source + "]<]minimax[>[</text>]<]minimax[>[</invoke>]<]minimax[>[</tool_call>",
+		"harmony":     "<|channel|>commentary to=functions.write <|constrain|>json<|message|>{\"text\": " + string(quoted) + "}<|call|>",
+		"lfm2":        prose + "<|tool_call_start|>[write(text=" + string(quoted) + ")]<|tool_call_end|>",
+		"gemma4":      prose + "<|tool_call>call:write{text:<|\"|>" + source + "<|\"|>}<tool_call|>",
 	}
 }
 
@@ -49,17 +55,22 @@ func benchParse(b *testing.B, f format.Format, text []byte, size int) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := f.Open(b.Context(), o)
-		require.NoError(b, err)
-		for rest := text; len(rest) > 0; {
-			n := min(size, len(rest))
-			events = p.Feed(events[:0], rest[:n])
-			rest = rest[n:]
-		}
-		events = p.Finish(events[:0])
+		events = parseChunks(b, f, o, text, size, events[:0]...)
 	}
 	per := b.Elapsed() / time.Duration(b.N)
+	b.ReportMetric(float64(testing.AllocsPerRun(1, func() { parseChunks(b, f, o, text, size) }))/float64(len(text)>>10), "allocs/KB")
 	b.ReportMetric(float64(per)/float64(scanTime(text)), "x-IndexByte")
+}
+
+func parseChunks(b *testing.B, f format.Format, o *format.ParseOptions, text []byte, size int, events ...format.Event) []format.Event {
+	p, err := f.Open(b.Context(), o)
+	require.NoError(b, err)
+	for rest := text; len(rest) > 0; {
+		n := min(size, len(rest))
+		events = p.Feed(events[:0], rest[:n])
+		rest = rest[n:]
+	}
+	return p.Finish(events[:0])
 }
 
 // scanTime is how long one scan for a byte that isn't there takes.
