@@ -56,7 +56,7 @@ func (r *Registry) loadExec(s Source) (program, error) {
 		inFlight = 1 // a program that reads lines takes one at a time
 	}
 	log, env := r.log.With("plugin", s.Key), environ(s.Env)
-	start := func(context.Context) (*talk, error) { return startTalk(argv, env, log) }
+	start := func(context.Context) (*talk, error) { return startTalk(argv, env, r.shim, log) }
 	return &execProgram{supervisor: newSupervisor(s.Key, inFlight, log, start), sum: sum, limits: s.Limits}, nil
 }
 
@@ -298,9 +298,9 @@ type rpcAnswer struct {
 
 var errTalkOver = errors.New("the program is gone")
 
-func startTalk(argv, env []string, log *slog.Logger) (*talk, error) {
+func startTalk(argv, env, shim []string, log *slog.Logger) (*talk, error) {
 	g := newGroup(argv, env)
-	g.input, g.lines = true, newLineLog(log)
+	g.input, g.lines, g.shim = true, newLineLog(log), shim
 	t := &talk{group: g, log: log, out: make(chan []byte), done: make(chan struct{}), waiting: map[int64]chan *rpcAnswer{}}
 	if err := g.prepare(nil); err != nil {
 		return nil, err

@@ -20,10 +20,12 @@ import (
 type group struct {
 	argv, env []string
 	input     bool     // whether stdin is a pipe; else it is empty
+	shim      []string // argv that starts the shim, which then starts the program; empty for none
 	lines     *lineLog // its standard error
 	head      head     // the first bytes of its standard output
 
 	cmd            *exec.Cmd
+	held           *held    // by the shim, with one
 	stdin          *os.File // to be written, with input
 	stdout, stderr *os.File
 	readers        sync.WaitGroup // until standard error was read to its end
@@ -41,7 +43,11 @@ func newGroup(argv, env []string) *group {
 
 // prepare takes what is to be added to the environment.
 func (g *group) prepare(handshake []string) error {
-	g.cmd = exec.Command(g.argv[0], g.argv[1:]...)
+	argv := g.argv
+	if len(g.shim) > 0 {
+		argv = g.shim
+	}
+	g.cmd = exec.Command(argv[0], argv[1:]...)
 	g.cmd.Env = append(slices.Clone(g.env), handshake...)
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return nil
@@ -68,10 +74,21 @@ func (g *group) Start(context.Context) error {
 		g.cmd.Stdin, g.stdin = inr, in
 		theirs, ours = append(theirs, inr), append(ours, in)
 	}
+	if len(g.shim) > 0 {
+		var files []*os.File
+		if g.held, files, err = hold(); err != nil {
+			closeAll(append(theirs, ours...))
+			return err
+		}
+		g.cmd.ExtraFiles, theirs = files, append(theirs, files...)
+	}
 	err = startRetry(g.cmd)
 	closeAll(theirs)
 	if err != nil {
 		closeAll(ours)
+		if g.held != nil {
+			g.held.close()
+		}
 		return err
 	}
 	g.stdout, g.stderr = out, errr
@@ -80,6 +97,9 @@ func (g *group) Start(context.Context) error {
 	g.pid = g.cmd.Process.Pid
 	g.mu.Unlock()
 	go g.reap()
+	if g.held != nil {
+		return g.held.order(g.argv, g.cmd.Env)
+	}
 	return nil
 }
 
@@ -100,6 +120,7 @@ func startRetry(cmd *exec.Cmd) error {
 		fresh := exec.Command(cmd.Path, cmd.Args[1:]...)
 		fresh.Env, fresh.SysProcAttr = cmd.Env, cmd.SysProcAttr
 		fresh.Stdin, fresh.Stdout, fresh.Stderr = cmd.Stdin, cmd.Stdout, cmd.Stderr
+		fresh.ExtraFiles = cmd.ExtraFiles
 		*cmd = *fresh
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -110,6 +131,9 @@ func startRetry(cmd *exec.Cmd) error {
 func (g *group) reap() {
 	if !awaitExit(g.cmd.Process.Pid) {
 		_ = g.cmd.Wait()
+	}
+	if g.held != nil {
+		<-g.held.told // the pipes of the shim end with it
 	}
 	g.mu.Lock()
 	_ = syscall.Kill(-g.pid, syscall.SIGKILL)
@@ -133,6 +157,10 @@ func (g *group) reap() {
 
 // kill ends the group at once.
 func (g *group) kill() {
+	if g.held != nil {
+		g.held.close() // at the end of its pipe the shim kills all and ends
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.pid != 0 && !g.done {
@@ -144,6 +172,9 @@ func (g *group) kill() {
 func (g *group) state() string {
 	select {
 	case <-g.reaped:
+		if g.held != nil {
+			return g.held.state()
+		}
 		return g.cmd.ProcessState.String()
 	default:
 		return "still running"

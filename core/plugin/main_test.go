@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(hostVariable); path != "" {
 		os.Exit(beHost(path))
 	}
+	if path := os.Getenv(execHost); path != "" {
+		os.Exit(beExecHost(path))
+	}
 	os.Exit(runTests(m))
 }
 

@@ -27,6 +27,11 @@ type Options struct {
 	CacheDir string
 	Log      *slog.Logger
 	Builtin  []component.Component
+	// Shim is the start of the argv that runs the shim, as [penstock, __shim].
+	// Programs that speak JSON-RPC then end with the host even when it is
+	// killed, with all that they started. Without it only their standard input
+	// ends, and one that doesn't look at it lives on.
+	Shim []string
 }
 
 // Registry holds every component that a pipeline may use. Its methods may be
@@ -34,6 +39,7 @@ type Options struct {
 type Registry struct {
 	cache   cache
 	log     *slog.Logger
+	shim    []string
 	modules modules
 
 	mu       sync.Mutex
@@ -89,6 +95,7 @@ func New(o Options) *Registry {
 	r := &Registry{
 		cache:    cache{dir: o.CacheDir},
 		log:      o.Log,
+		shim:     o.Shim,
 		entries:  map[string]*entry{},
 		programs: map[string]*loading{},
 		open:     map[string]*opened{},
