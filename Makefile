@@ -68,7 +68,7 @@ soak: build ## the long forms of the tests: kills, load, fuzzing by minutes
 	@PENSTOCK_SOAK=1 go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -npm '$(wildcard $(NPM))' -fuzztime 60s -timeout 60m
 
 bench: ## benchmarks, each beside a baseline of the same run
-	@PENSTOCK_PEERS='$(wildcard $(PEERS))' go test -run '^$$' -bench . -benchmem $$(go list ./sdk/... ./core/...)
+	@PENSTOCK_PEERS='$(wildcard $(PEERS))' go test -run '^$$' -bench . -benchmem $$(go list ./sdk/... ./core/... ./plugins/formats)
 
 peers: ## fetch what make bench compares with, from npm, into .cache
 	@mkdir -p $(CACHE)/peers

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/sdk/format"
 )
 
 type validateFlags struct {
@@ -93,11 +94,16 @@ func (a *App) validateOne(ctx context.Context, path string, f validateFlags) (p 
 
 func (a *App) schemaCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "schema",
-		Short:   "print the JSON Schema of pipeline files, for editors",
-		Example: "  penstock schema > pipeline.schema.json",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) (err error) {
+		Use:       "schema [format]",
+		Short:     "print the JSON Schema of pipeline files, or of format files, for editors",
+		Example:   "  penstock schema > pipeline.schema.json",
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{"format"},
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if len(args) == 1 {
+				_, err := fmt.Fprintf(a.Stdout, "%s\n", format.SchemaJSON())
+				return err
+			}
 			plugins, err := a.registry()
 			if err != nil {
 				return err
