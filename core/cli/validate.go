@@ -101,7 +101,10 @@ func (a *App) schemaCommand() *cobra.Command {
 		ValidArgs: []string{"format"},
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if len(args) == 1 {
-				_, err := fmt.Fprintf(a.Stdout, "%s\n", format.SchemaJSON())
+				b, err := format.SchemaJSON()
+				if err == nil {
+					_, err = fmt.Fprintf(a.Stdout, "%s\n", b)
+				}
 				return err
 			}
 			plugins, err := a.registry()
