@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -57,4 +58,45 @@ func rewardsOf(t *testing.T, dir string) map[string]float64 {
 		got[r.Task] = *r.Reward
 	}
 	return got
+}
+
+// TestANewPluginInFiveMinutes walks the path that `penstock plugin new` prints,
+// for each language in an empty folder, and then uses the plugin in a pipeline
+// of its own by one line.
+func TestANewPluginInFiveMinutes(t *testing.T) {
+	paths := []struct {
+		kind, language string
+		needs          []string
+	}{
+		{"judger", "go", nil}, {"judger", "go-wasm", nil}, {"judger", "python", []string{"python3"}},
+		{"judger", "c", []string{"make", "clang", "wasm-ld"}}, {"hook", "c", []string{"make", "clang", "wasm-ld"}},
+		{"hook", "go", nil}, {"invoker", "go", nil}, {"format", "go", nil}, {"converter", "go", nil},
+	}
+	for _, p := range paths {
+		t.Run(p.language+" "+p.kind, func(t *testing.T) {
+			for _, tool := range p.needs {
+				if _, err := exec.LookPath(tool); err != nil && (tool != "wasm-ld" || !found("/usr/lib/llvm-*/bin/wasm-ld")) {
+					t.Skip("there is no " + tool)
+				}
+			}
+			dir := t.TempDir()
+			text, code := penstock(t, dir, "plugin", "new", p.kind, "my_part", "--lang", p.language)
+			require.Zero(t, code, text)
+			_, next, ok := strings.Cut(text, "Next:\n\n")
+			require.True(t, ok, text)
+			script := "set -e\n" + next // as it is printed: cd, the language's tests, penstock's, a run
+			cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(built)+string(os.PathListSeparator)+os.Getenv("PATH"))
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			assert.Contains(t, string(out), "0 failed\n")
+			assert.Contains(t, string(out), "completed")
+		})
+	}
+}
+
+func found(pattern string) bool {
+	files, _ := filepath.Glob(pattern)
+	return len(files) > 0
 }
