@@ -56,6 +56,18 @@ type Spec struct {
 	// Grace is the time between the request to end (SIGTERM) and SIGKILL.
 	// 0 means DefaultGrace, less than 0 none.
 	Grace time.Duration
+	// Hide are folders that the program finds empty and can't change, Keep what
+	// stays of them nevertheless, and View what stays but can't be changed.
+	// Paths are absolute; those of Keep and View, and a TMPDIR that Run makes,
+	// are below a folder of Hide or have no effect. Where the machine has no
+	// namespaces nothing is hidden: see Runner.Hides and Exit.Hidden. Where it
+	// has them, a program from which the folders can't be hidden is not
+	// started.
+	//
+	// What the program and its children open themselves is kept from them, not
+	// what they can have another program of the machine open: a cron daemon, a
+	// container engine, a terminal of the same user.
+	Hide, Keep, View []string
 	// Sandbox bounds what the program may touch; nil is no bound. Dir, TMPDIR
 	// where Run makes it, the folders of PATH and the program are added to
 	// Policy.
@@ -85,6 +97,7 @@ type Exit struct {
 	OutputErr error
 
 	Isolation      string // IsolationPIDNS or IsolationWalk
+	Hidden         bool   // Spec.Hide was hidden
 	Started, Ended time.Time
 }
 
@@ -105,7 +118,7 @@ type Runner struct {
 	shim  []string
 	walk  bool
 	log   *slog.Logger
-	probe func() string
+	probe func() (isolation string, hides bool)
 }
 
 // NewRunner makes a Runner.
@@ -120,9 +133,18 @@ func NewRunner(o RunnerOptions) *Runner {
 			r.shim[0] = abs
 		}
 	}
-	r.probe = sync.OnceValue(r.probeIsolation)
+	r.probe = sync.OnceValues(r.probeIsolation)
 	return r
 }
 
 // Isolation tells which isolation this machine allows. It is tried once.
-func (r *Runner) Isolation() string { return r.probe() }
+func (r *Runner) Isolation() string {
+	isolation, _ := r.probe()
+	return isolation
+}
+
+// Hides tells whether this machine allows to hide folders. It is tried once.
+func (r *Runner) Hides() bool {
+	_, hides := r.probe()
+	return hides
+}

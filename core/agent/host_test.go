@@ -66,7 +66,9 @@ func copyFile(to, from string) error {
 
 func (h *host) command(t *testing.T, isolation string, s Spec) *exec.Cmd {
 	t.Helper()
-	s.Dir = h.dir
+	if !below(h.dir, s.Dir) {
+		s.Dir = h.dir
+	}
 	if s.Argv[0] == os.Args[0] {
 		s.Argv[0] = h.self
 	}
@@ -83,7 +85,10 @@ func (h *host) command(t *testing.T, isolation string, s Spec) *exec.Cmd {
 
 // specJSON leaves out the functions, which no JSON holds.
 func specJSON(s Spec) map[string]any {
-	return map[string]any{"Argv": s.Argv, "Env": s.Env, "Dir": s.Dir, "Stdin": s.Stdin, "Timeout": s.Timeout, "Grace": s.Grace}
+	return map[string]any{
+		"Argv": s.Argv, "Env": s.Env, "Dir": s.Dir, "Stdin": s.Stdin, "Timeout": s.Timeout, "Grace": s.Grace,
+		"Hide": s.Hide, "Keep": s.Keep, "View": s.View,
+	}
 }
 
 // eachHost runs a test as root where we are, as an ordinary user, and under

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -114,6 +115,18 @@ func toolMain(args []string) int {
 			n -= k
 		}
 		fmt.Println()
+	case "handle": // TYPE HEX: prints the file that has this number on the disk of /
+		kind, _ := strconv.Atoi(args[1])
+		raw, _ := hex.DecodeString(args[2])
+		disk, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err == nil {
+			disk, err = unix.OpenByHandleAt(disk, unix.NewFileHandle(int32(kind), raw), unix.O_RDONLY)
+		}
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		_, _ = io.Copy(os.Stdout, os.NewFile(uintptr(disk), ""))
 	case "count": // reads stdin to its end
 		n, _ := io.Copy(io.Discard, os.Stdin)
 		fmt.Println(n)

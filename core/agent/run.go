@@ -85,6 +85,10 @@ func (p *run) start(r *Runner) (err error) {
 	if err != nil {
 		return err
 	}
+	seen, err := p.hidden(r)
+	if err != nil {
+		return err
+	}
 	args := slices.Clone(r.shim[1:])
 	if r.walk {
 		args = append(args, shim.ArgWalk)
@@ -104,7 +108,9 @@ func (p *run) start(r *Runner) (err error) {
 	}
 	o := &shim.Order{
 		Path: command.Path, Argv: command.Argv, Rules: command.Rules, Dir: p.spec.Dir, Grace: max(grace, 0), Env: env,
+		Hide: seen.hide, Keep: seen.keep, View: seen.view,
 	}
+	p.exit.Hidden = len(o.Hide) > 0
 	p.reports, p.input = make(chan shim.Report, 8), make(chan struct{})
 	go p.readReports()
 	go p.stdout.read()
@@ -354,44 +360,4 @@ func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()
 	}
-}
-
-// probeIsolation has a shim try, and start nothing.
-func (r *Runner) probeIsolation() string {
-	if r.walk || len(r.shim) == 0 {
-		return IsolationWalk
-	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return IsolationWalk
-	}
-	defer null.Close()
-	orders, mine, err := os.Pipe()
-	if err != nil {
-		return IsolationWalk
-	}
-	defer mine.Close()
-	defer orders.Close()
-	reports, theirs, err := os.Pipe()
-	if err != nil {
-		return IsolationWalk
-	}
-	defer reports.Close()
-	cmd := shimCommand(r.shim[0], append(slices.Clone(r.shim[1:]), shim.ArgProbe), []*os.File{null, null, null, orders, theirs})
-	if err := cmd.Start(); err != nil {
-		theirs.Close()
-		return IsolationWalk
-	}
-	theirs.Close()
-	_ = reports.SetReadDeadline(time.Now().Add(patience))
-	found := IsolationWalk
-	lines := bufio.NewScanner(reports)
-	for lines.Scan() {
-		if got, err := shim.ParseReport(lines.Text()); err == nil && got.Kind == shim.Isolated {
-			found = got.Text
-		}
-	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	return found
 }

@@ -22,12 +22,28 @@ const (
 	SetDumpable       = 4
 	SetChildSubreaper = 36
 	SetNoNewPrivs     = 38
+	capBoundRead      = 23
+	capBoundDrop      = 24
 	capAmbient        = 47
 	capAmbientClear   = 4 // its argument
 )
 
 // CapSysAdmin is the number of the capability to mount.
 const CapSysAdmin = 21
+
+// Unhiding are the capabilities with which root gets at files that a mount
+// hides: by taking it away, by their number on the disk, by the disk itself,
+// by another process, or by the kernel's memory.
+var Unhiding = []uint{
+	CapSysAdmin,
+	2,  // DAC_READ_SEARCH: open_by_handle_at
+	16, // SYS_MODULE
+	17, // SYS_RAWIO
+	19, // SYS_PTRACE
+	27, // MKNOD
+	38, // PERFMON
+	39, // BPF
+}
 
 func check(errno syscall.Errno) error {
 	if errno != 0 {
@@ -97,8 +113,8 @@ type capHeader struct {
 	pid     int32
 }
 
-// capData is effective, permitted and inheritable; only the first is read.
-type capData struct{ effective, _, _ uint32 }
+// capData is 32 of each set.
+type capData struct{ effective, permitted, inheritable uint32 }
 
 const capVersion = 0x20080522
 
@@ -118,6 +134,33 @@ func DropCaps() error {
 	header := capHeader{version: capVersion}
 	var none [2]capData
 	_, _, errno := syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
+	return check(errno)
+}
+
+// LoseCaps takes these capabilities from the calling thread and from all that
+// it starts, programs with capabilities of their own included.
+func LoseCaps(numbers []uint) error {
+	if err := Prctl(capAmbient, capAmbientClear); err != nil {
+		return err
+	}
+	header := capHeader{version: capVersion}
+	var data [2]capData
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CAPGET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
+	if errno != 0 {
+		return errno
+	}
+	for _, n := range numbers {
+		// A kernel that does not know it has nothing to take.
+		bound, _, _ := syscall.RawSyscall6(syscall.SYS_PRCTL, capBoundRead, uintptr(n), 0, 0, 0, 0)
+		if bound == 1 {
+			if err := Prctl(capBoundDrop, uintptr(n)); err != nil {
+				return err
+			}
+		}
+		d, bit := &data[n/32], uint32(1)<<(n%32)
+		d.effective, d.permitted, d.inheritable = d.effective&^bit, d.permitted&^bit, d.inheritable&^bit
+	}
+	_, _, errno = syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
 	return check(errno)
 }
 

@@ -26,7 +26,10 @@ type Order struct {
 	Grace time.Duration
 	Argv  []string
 	Env   []string
-	Rules *landlock.Rules // nil: none
+	// Hide are folders that the program finds empty, save for what is below
+	// them in Keep and, not to be changed, in View. All are real paths.
+	Hide, Keep, View []string
+	Rules            *landlock.Rules // nil: none
 }
 
 const maxOrder = 64 << 20
@@ -35,7 +38,9 @@ const maxOrder = 64 << 20
 // other bytes, which JSON could not carry. A list is its length and its items.
 func (o *Order) Encode() []byte {
 	f := []string{o.Path, o.Dir, strconv.FormatInt(int64(o.Grace), 10)}
-	f = appendList(appendList(f, o.Argv), o.Env)
+	for _, list := range [][]string{o.Argv, o.Env, o.Hide, o.Keep, o.View} {
+		f = appendList(f, list)
+	}
 	if r := o.Rules; r != nil {
 		ports := make([]string, len(r.Ports))
 		for i, port := range r.Ports {
@@ -77,6 +82,7 @@ func readOrder(r io.Reader) (*Order, error) {
 	}
 	f := &fields{left: split(string(body), 0)}
 	o := &Order{Path: f.next(), Dir: f.next(), Grace: time.Duration(f.number()), Argv: f.list(), Env: f.list()}
+	o.Hide, o.Keep, o.View = f.some(), f.some(), f.some()
 	if len(f.left) > 0 {
 		o.Rules = &landlock.Rules{Files: f.next() == "true", TCP: f.next() == "true", Read: f.list(), Write: f.list()}
 		for _, port := range f.list() {
@@ -124,6 +130,14 @@ func (f *fields) list() []string {
 	return list
 }
 
+// some is a list, nil when it is empty.
+func (f *fields) some() []string {
+	if list := f.list(); len(list) > 0 {
+		return list
+	}
+	return nil
+}
+
 // Report is one thing that the shim has to say.
 type Report struct {
 	Kind Kind
@@ -141,6 +155,7 @@ type Kind string
 // The kinds of reports.
 const (
 	Isolated Kind = "isolated" // the program is about to be started
+	Hides    Kind = "hides"    // folders can be hidden here; of a probe alone
 	Noted    Kind = "noted"    // why there are no namespaces
 	Started  Kind = "started"
 	Failed   Kind = "failed" // it could not be started

@@ -15,7 +15,8 @@ func orders() []*Order {
 	return []*Order{
 		{Path: "/bin/x", Dir: "/", Argv: []string{"x"}, Env: []string{}},
 		{Path: "/bin/x", Dir: "/d\xff", Grace: time.Second, Argv: []string{"x", "", "\xff\n"}, Env: []string{"A=", "B=\xfe"}},
-		{Path: "/bin/x", Argv: []string{"x"}, Env: []string{"A=1"}, Rules: &landlock.Rules{
+		{Path: "/bin/x", Argv: []string{"x"}, Env: []string{"A=1"}, Hide: []string{"/r"}, Keep: []string{"/r/w", "/r/h"}, View: []string{"/r/b"}},
+		{Path: "/bin/x", Argv: []string{"x"}, Env: []string{"A=1"}, Hide: []string{"/r"}, Rules: &landlock.Rules{
 			Files: true, Read: []string{"/usr"}, Write: []string{"/w", "/h"}, TCP: true, Ports: []int{1, 65535},
 		}},
 	}

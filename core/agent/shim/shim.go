@@ -183,6 +183,11 @@ func (s *shim) init(probe bool) int {
 	}
 	if probe {
 		s.report(Report{Kind: Isolated, Text: PIDNS})
+		if err := (&Order{Hide: []string{"/sys"}}).hide(); err != nil {
+			s.report(Report{Kind: Noted, Text: err.Error()})
+		} else {
+			s.report(Report{Kind: Hides})
+		}
 		return 0
 	}
 	_ = kernel.Prctl(kernel.SetDumpable, 0)

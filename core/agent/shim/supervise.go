@@ -39,6 +39,18 @@ func (s *shim) supervise(h holder, isolation string) {
 		s.report(Report{Kind: Noted, Text: s.note})
 	}
 	s.report(Report{Kind: Isolated, Text: isolation})
+	// An order to hide is an order: without it nothing is started.
+	switch {
+	case len(o.Hide) == 0:
+	case isolation != PIDNS:
+		err = errors.New("hide " + o.Hide[0] + ": there are no namespaces this time: " + s.note)
+	default:
+		err = o.hide()
+	}
+	if err != nil {
+		s.report(Report{Kind: Failed, Text: err.Error()})
+		return
+	}
 	pid, err := start(o)
 	if err != nil {
 		failed := Report{Kind: Failed, Text: err.Error()}
@@ -145,11 +157,13 @@ func (s *shim) listen(requests chan<- bool) {
 	}
 }
 
-// start starts the program. Rules of a sandbox are for good, and hold for the
-// thread that they are put on: it is one that does nothing else, and that
-// stays, because the program dies with the thread that started it.
+// start starts the program. Rules of a sandbox and the loss of capabilities are
+// for good, and hold for the thread that they are put on: it is one that does
+// nothing else, and that stays, because the program dies with the thread that
+// started it.
 func start(o *Order) (pid int, err error) {
-	if o.Rules == nil {
+	root := len(o.Hide) > 0 && os.Geteuid() == 0
+	if o.Rules == nil && !root {
 		return startHere(o)
 	}
 	type result struct {
@@ -159,9 +173,17 @@ func start(o *Order) (pid int, err error) {
 	started := make(chan result)
 	go func() {
 		runtime.LockOSThread()
-		if err := o.Rules.Restrict(); err != nil {
-			started <- result{err: err}
-			return
+		if o.Rules != nil {
+			if err := o.Rules.Restrict(); err != nil {
+				started <- result{err: err}
+				return
+			}
+		}
+		if root {
+			if err := kernel.LoseCaps(kernel.Unhiding); err != nil {
+				started <- result{err: errors.New("drop capabilities: " + err.Error())}
+				return
+			}
 		}
 		pid, err := startHere(o)
 		started <- result{pid, err}
