@@ -44,11 +44,15 @@ type RawRequest struct {
 	Body    []byte
 	Stream  bool
 	Changed Changed
+	// Needs names fields that only an upstream of the dialect can honour; one
+	// that isn't must not be asked instead.
+	Needs []string
 }
 
 // Changed names the parts of a raw request that no longer say what
-// Request.Chat says, and are therefore written anew from it.
-type Changed struct{ Messages, Tools bool }
+// Request.Chat says, and are therefore written anew from it. Sampling says that
+// fields which Request.Sampling doesn't have are taken out, too.
+type Changed struct{ Messages, Tools, Sampling bool }
 
 // Chunk is a piece of a generation. Text of chunks may be cut anywhere, also
 // within a rune. With WantIDs, IDs and Logprobs have one length; a logprob

@@ -232,7 +232,7 @@ func (s *server) splice(r *upstream.Request, count bool) ([]byte, error) {
 		}
 	}
 	if !count {
-		set = append(set, exchange.Sampling(had, r.Sampling, exchange.Names{MaxTokens: "max_tokens", Stop: "stop_sequences", TopK: true})...)
+		set = append(set, exchange.Sampling(had, r.Sampling, exchange.Names{MaxTokens: "max_tokens", Stop: "stop_sequences", TopK: true, Exact: r.Raw.Changed.Sampling})...)
 	}
 	return exchange.Splice(r.Raw.Body, set)
 }

@@ -15,6 +15,8 @@ import (
 type Names struct {
 	MaxTokens, Seed, Stop string
 	TopK                  bool
+	// Exact takes out what the body has and want doesn't.
+	Exact bool
 }
 
 // Sampling is what has to be set in a body so that it samples as want says.
@@ -49,6 +51,26 @@ func Sampling(had gjson.Result, want chat.Sampling, n Names) []Field {
 			out = append(out, Field{n.Stop, value})
 		}
 	}
+	if n.Exact {
+		out = append(out, surplus(had, want, n)...)
+	}
+	return out
+}
+
+// surplus are the fields of a body that say how to sample where want doesn't.
+func surplus(had gjson.Result, want chat.Sampling, n Names) []Field {
+	var out []Field
+	drop := func(name string, wanted bool) {
+		if name != "" && !wanted && had.Get(name).Exists() {
+			out = append(out, Field{Name: name})
+		}
+	}
+	drop("temperature", want.Temperature != nil)
+	drop("top_p", want.TopP != nil)
+	drop("top_k", want.TopK != nil && n.TopK)
+	drop(n.MaxTokens, want.MaxTokens != nil)
+	drop(n.Seed, want.Seed != nil)
+	drop(n.Stop, want.Stop != nil)
 	return out
 }
 

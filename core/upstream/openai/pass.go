@@ -89,7 +89,7 @@ func (s *server) splice(r *upstream.Request) (body []byte, added bool, err error
 			break
 		}
 	}
-	set = append(set, exchange.Sampling(had, r.Sampling, exchange.Names{MaxTokens: limit, Seed: "seed", Stop: "stop", TopK: !s.company})...)
+	set = append(set, exchange.Sampling(had, r.Sampling, exchange.Names{MaxTokens: limit, Seed: "seed", Stop: "stop", TopK: !s.company, Exact: r.Raw.Changed.Sampling})...)
 	if usage := had.Get("stream_options.include_usage"); r.Raw.Stream && !usage.Bool() {
 		added = true
 		set = append(set, exchange.Field{Name: "stream_options", Value: []byte(`{"include_usage":true}`)})

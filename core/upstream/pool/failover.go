@@ -73,17 +73,34 @@ func (f *Failover) Close() error {
 }
 
 // Generate implements upstream.Upstream: the first one that takes the request.
-// One that can't have run it is passed over; any other error is final.
+// One that can't have run it is passed over; any other error is final. One that
+// can't honour what a raw request needs is not asked.
 func (f *Failover) Generate(ctx context.Context, r *upstream.Request) (upstream.Stream, error) {
-	for i, u := range f.list {
+	list := f.able(r)
+	for i, u := range list {
 		s, err := u.Generate(ctx, r)
 		if err == nil {
 			return s, nil
 		}
-		if _, notRun := upstream.NotRun(err); !notRun || i == len(f.list)-1 || ctx.Err() != nil {
+		if _, notRun := upstream.NotRun(err); !notRun || i == len(list)-1 || ctx.Err() != nil {
 			return nil, err
 		}
-		f.log.WarnContext(ctx, "an upstream is passed over", "server", upstream.InfoOf(u).Server, "next", upstream.InfoOf(f.list[i+1]).Server, "error", err)
+		f.log.WarnContext(ctx, "an upstream is passed over", "server", upstream.InfoOf(u).Server, "next", upstream.InfoOf(list[i+1]).Server, "error", err)
 	}
 	return nil, errors.New("a failover list needs an upstream")
+}
+
+// able are the upstreams that can do all that a request needs: the first one,
+// and of the others, where that is a matter of its dialect, those that speak it.
+func (f *Failover) able(r *upstream.Request) []upstream.Upstream {
+	if r.Raw == nil || len(r.Raw.Needs) == 0 {
+		return f.list
+	}
+	out := []upstream.Upstream{f.list[0]}
+	for _, u := range f.list[1:] {
+		if upstream.InfoOf(u).Dialect == r.Raw.Dialect {
+			out = append(out, u)
+		}
+	}
+	return out
 }

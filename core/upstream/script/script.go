@@ -57,6 +57,12 @@ func (m *model) Generate(ctx context.Context, r *upstream.Request) (upstream.Str
 	if err := m.engine.open(); err != nil {
 		return nil, err
 	}
+	told := m.tok != nil && r.WantIDs && r.PromptIDs == nil
+	if told { // a prompt that came as text: its ids are reported, as engines do
+		tokenized := *r
+		tokenized.PromptIDs = m.tok.Encode([]int32{}, r.Prompt, true)
+		r = &tokenized
+	}
 	match := m.script.match(r)
 	if match == nil {
 		return nil, &upstream.StatusError{Status: 400, Message: "no rule of the script matches; the newest message is " + quote(r.LastMessage)}
@@ -70,7 +76,9 @@ func (m *model) Generate(ctx context.Context, r *upstream.Request) (upstream.Str
 		}
 		return nil, rule.fail.err()
 	}
-	return newStream(ctx, m, match, r, fails), nil
+	s := newStream(ctx, m, match, r, fails)
+	s.told = told
+	return s, nil
 }
 
 // fails counts the tries of rules that fail a number of times, for each

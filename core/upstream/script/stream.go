@@ -26,6 +26,7 @@ type stream struct {
 	finish   upstream.Finish
 	stopped  string // the client's stop sequence that ended it
 	failing  bool
+	told     bool // the first chunk tells the prompt's ids
 
 	chunks int
 	at     int // ids or bytes given
@@ -127,8 +128,11 @@ func (s *stream) Next() (upstream.Chunk, error) {
 	}
 	from := s.at
 	s.at = min(from+s.rule.chunk[s.chunks%len(s.rule.chunk)], s.total())
-	s.chunks++
 	c := upstream.Chunk{WeightVersion: s.m.script.Weights}
+	if s.told && s.chunks == 0 {
+		c.PromptIDs = s.req.PromptIDs
+	}
+	s.chunks++
 	if s.m.tok == nil {
 		c.Text = []byte(s.text[from:s.at])
 	} else {
