@@ -149,9 +149,10 @@ func (c *check) model(key, n *yaml.Node) *Model {
 		}
 	}
 	c.format(n, m)
-	m.Template = c.pathOrName(f.get(n, "template"), ".jinja", ".j2", ".txt")
+	m.Template = c.pathOrName(f.get(n, "template"), ".jinja", ".j2", ".txt", ".json")
 	m.Tokenizer = c.pathOrName(f.get(n, "tokenizer"), ".json", ".model")
 	c.capture(key, n, m)
+	c.provider(key, n, m)
 	m.Hooks = c.hooks(f.get(n, "hooks"), "request", "reply", "tool_call")
 	return m
 }
@@ -167,68 +168,6 @@ func (c *check) sampling(n *yaml.Node) chat.Sampling {
 		s.Seed = &wide
 	}
 	return s
-}
-
-var upstreamKeys = map[string]bool{"kind": true, "url": true, "api_key": true, "file": true}
-
-func (c *check) upstream(model *yaml.Node) Upstream {
-	f := c.f
-	n := f.get(model, "upstream")
-	if n == nil {
-		return Upstream{}
-	}
-	u := Upstream{Kind: f.text(n, "kind"), URL: f.text(n, "url"), APIKey: f.text(n, "api_key")}
-	if key := f.get(n, "api_key"); key != nil && !wholeReference(key.Value) {
-		f.errorf(f.at(key), "secret", "write ${env:NAME} or ${file:PATH}", "a key doesn't belong in the file: it would be stored with each run")
-	}
-	if file := f.get(n, "file"); file != nil {
-		u.File = f.abs(f.resolve(file, file.Value))
-		if f.exists(file, u.File, false) {
-			c.hashFile(file, u.File)
-		}
-	}
-	if u.Kind == "script" {
-		c.scriptKeys(n, u)
-		return u
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := n.Content[i], n.Content[i+1]
-		if upstreamKeys[k.Value] {
-			continue
-		}
-		raw, err := f.toJSON(v, func(leaf *yaml.Node) []byte { return quoted(f.resolve(leaf, leaf.Value)) })
-		if err != nil {
-			c.jsonError(err)
-			continue
-		}
-		value, err := decode(raw)
-		if err != nil {
-			f.errorf(f.at(v), "wrong-kind", "", "'%s': %s", k.Value, err)
-			continue
-		}
-		if u.With == nil {
-			u.With = map[string]any{}
-		}
-		u.With[k.Value] = value
-	}
-	return u
-}
-
-// scriptKeys holds kind script to what it reads.
-func (c *check) scriptKeys(n *yaml.Node, u Upstream) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if k := n.Content[i]; k.Value != "kind" && k.Value != "file" {
-			c.f.errorf(c.f.at(k), "unknown-key", suggest("it takes: ", k.Value, []string{"kind", "file"}), "an upstream of kind script has no '%s'", k.Value)
-		}
-	}
-	if k, _ := lookup(n, "file"); k == nil {
-		c.f.errorf(c.f.at(n), "missing-key", "file: model.yaml", "an upstream of kind script needs 'file', its rules")
-	}
-}
-
-func wholeReference(s string) bool {
-	m := reference.FindString(s)
-	return m != "" && m == s
 }
 
 // format reads `format`: a file when it has a slash or ends in .yaml.

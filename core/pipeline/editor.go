@@ -3,15 +3,18 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/component"
 )
 
 // Schema is the JSON Schema of a pipeline file, for editors: the tables of the
-// decoder, with the settings of every component of the catalog by `uses`.
-func Schema(cat Catalog) ([]byte, error) {
+// decoder, with the settings of every component of the catalog by `uses`. It
+// has those Features that are enabled.
+func Schema(cat Catalog, enable ...string) ([]byte, error) {
 	t := newTables()
+	t.file.enable(enable, map[*shape]bool{})
 	root := t.file.jsonSchema()
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "penstock pipeline"
@@ -43,6 +46,29 @@ func Schema(cat Catalog) ([]byte, error) {
 		return nil, fmt.Errorf("write schema: %w", err)
 	}
 	return indented(b)
+}
+
+// enable makes features of a shape, and of what is in it, plain parts of it.
+func (s *shape) enable(features []string, seen map[*shape]bool) {
+	if s == nil || seen[s] {
+		return
+	}
+	seen[s] = true
+	for choice, feature := range s.later {
+		if slices.Contains(features, feature) {
+			delete(s.later, choice)
+		}
+	}
+	for i := range s.fields {
+		if slices.Contains(features, s.fields[i].feature) {
+			s.fields[i].feature = ""
+		}
+		s.fields[i].shape.enable(features, seen)
+	}
+	s.of.enable(features, seen)
+	for _, alt := range s.alts {
+		alt.enable(features, seen)
+	}
 }
 
 func indented(b []byte) ([]byte, error) {
@@ -184,7 +210,7 @@ func (s *shape) objectSchema(out map[string]any) {
 		}
 		p := f.shape.jsonSchema()
 		if f.shape.kind == kChoice && len(f.shape.later) > 0 {
-			var built []string
+			built := []string{}
 			for _, c := range f.shape.choices {
 				if f.shape.later[c] == "" {
 					built = append(built, c)

@@ -79,11 +79,6 @@ func (s *shape) withLater(later map[string]string) *shape {
 	return s
 }
 
-func (s *shape) open() *shape {
-	s.rest = true
-	return s
-}
-
 func (s *shape) field(name string) *field {
 	for i := range s.fields {
 		if s.fields[i].name == name {
@@ -172,26 +167,60 @@ func pluginTable() *shape {
 	)
 }
 
-func modelTable(hooks *shape) *shape {
+// upstreamKinds are script and the kinds of server.
+var upstreamKinds = []string{"script", "vllm", "sglang", "lmdeploy", "openai", "anthropic", "bedrock"}
+
+func upstreamTable() *shape {
 	later := map[string]string{}
-	kinds := []string{"script", "vllm", "sglang", "lmdeploy", "openai", "anthropic", "bedrock"}
-	for _, k := range kinds[1:] {
+	for _, k := range upstreamKinds[1:] {
 		later[k] = "upstream " + k
 	}
+	kind := func(kinds []string) field {
+		return field{name: "kind", shape: choice("the kind of engine or provider", kinds...).withLater(later), required: true}
+	}
+	stand := append([]field{
+		kind(upstreamKinds[1:]),
+		{name: "model", shape: text("the model's name there; default that of the first upstream")},
+		{name: "context", shape: integer(1, "most tokens of a prompt and its reply")},
+	}, serverFields()...)
+	first := append([]field{
+		kind(upstreamKinds),
+		{name: "file", shape: text("the rules of kind script")},
+		{name: "fallback", shape: list(object("an upstream that stands in for those before it", stand...), "upstreams that are asked where a request can't have run on those before")},
+	}, serverFields()...)
+	return object("who generates", first...)
+}
+
+// serverFields are the keys of all kinds of server.
+func serverFields() []field {
+	return []field{
+		{name: "url", shape: text("its address")},
+		{name: "urls", shape: list(text(""), "replicas; a session keeps to one")},
+		{name: "api_key", shape: text("its key: ${env:NAME} or ${file:PATH}")},
+		{name: "headers", shape: dict(text("a value"), "sent on top of each request")},
+		{name: "bearer", shape: boolean("whether the key goes as Authorization, with kind anthropic")},
+		{name: "concurrency", shape: integer(1, "generations at once on each replica (default no bound)")},
+		{name: "tries", shape: integer(1, "of one request, where it can't have run (default 5)")},
+		{name: "max_wait", shape: duration("longest Retry-After that is waited for (default 60s)")},
+		{name: "ready", shape: duration("how long a server may take to be up (default 30s)")},
+		{name: "connect_timeout", shape: duration("to connect")},
+		{name: "first_byte_timeout", shape: duration("until an answer begins")},
+		{name: "stall_timeout", shape: duration("between two pieces of a reply")},
+		{name: "max_tokens", shape: integer(1, "of a reply, where neither request nor context bounds it")},
+		{name: "thinking_budget", shape: integer(1024, "tokens of reasoning, where a client asks for it, with kind anthropic")},
+	}
+}
+
+func modelTable(hooks *shape) *shape {
 	return object("a model",
-		field{name: "upstream", required: true, shape: object("who generates",
-			field{name: "kind", shape: choice("the kind of engine or provider", kinds...).withLater(later), required: true},
-			field{name: "url", shape: text("its address")},
-			field{name: "api_key", shape: text("its key: ${env:NAME} or ${file:PATH}")},
-			field{name: "file", shape: text("the rules of kind script")},
-		).open()},
+		field{name: "upstream", required: true, shape: upstreamTable()},
 		field{name: "model", shape: text("its name at the upstream; default the entry's key")},
 		field{name: "serve_as", shape: text("the name that the agent is told; default the entry's key")},
 		field{name: "aliases", shape: list(text(""), "further names that the agent may ask for"), feature: "aliases"},
 		field{name: "unknown_models", shape: choice("what a strange name means (default reject)", "reject", "main"), feature: "unknown_models"},
 		field{name: "format", shape: text("how the model writes reasoning and tool calls: a name, a YAML file, or upstream"), required: true},
 		field{name: "template", shape: text("a chat template that renders in place of the format's")},
-		field{name: "tokenizer", shape: text("the tokenizer; capture exact needs it, save with kind script")},
+		field{name: "tokenizer", shape: text("the tokenizer, such as bytes; capture exact needs it, save with kind script")},
 		field{name: "capture", shape: choice("what is known of a call's tokens (default exact with kind script, else text)", "exact", "reported", "text")},
 		field{name: "context", shape: integer(1, "most tokens of a prompt and its reply")},
 		field{name: "sampling", shape: object("how tokens are drawn",

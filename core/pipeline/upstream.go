@@ -1,0 +1,145 @@
+package pipeline
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// upstreamKeys are those of an upstream that have a field of their own; the
+// others are in With.
+var upstreamKeys = []string{"kind", "url", "api_key", "file"}
+
+func (c *check) upstream(model *yaml.Node) Upstream {
+	f := c.f
+	n := f.get(model, "upstream")
+	if n == nil {
+		return Upstream{}
+	}
+	u := Upstream{Kind: f.text(n, "kind"), URL: f.text(n, "url"), APIKey: f.text(n, "api_key")}
+	if file := f.get(n, "file"); file != nil {
+		u.File = f.abs(f.resolve(file, file.Value))
+		if f.exists(file, u.File, false) {
+			c.hashFile(file, u.File)
+		}
+	}
+	c.server(n, u.Kind)
+	if u.Kind == "script" {
+		c.scriptKeys(n)
+		return u
+	}
+	if list := f.get(n, "fallback"); list != nil {
+		for _, item := range list.Content {
+			if !f.bad[item] {
+				c.server(item, f.text(item, "kind"))
+			}
+		}
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		if slices.Contains(upstreamKeys, k.Value) || f.bad[v] {
+			continue
+		}
+		raw, err := f.toJSON(v, func(leaf *yaml.Node) []byte { return quoted(f.resolve(leaf, leaf.Value)) })
+		if err != nil {
+			c.jsonError(err)
+			continue
+		}
+		value, err := decode(raw)
+		if err != nil {
+			f.errorf(f.at(v), "wrong-kind", "", "'%s': %s", k.Value, err)
+			continue
+		}
+		if u.With == nil {
+			u.With = map[string]any{}
+		}
+		u.With[k.Value] = value
+	}
+	return u
+}
+
+// server checks what an upstream, or one that stands in for it, says of itself.
+func (c *check) server(n *yaml.Node, kind string) {
+	f := c.f
+	if key := f.get(n, "api_key"); key != nil {
+		c.secret(key, "a key")
+	}
+	if headers := f.get(n, "headers"); headers != nil {
+		for i := 0; i+1 < len(headers.Content); i += 2 {
+			if secretHeader(headers.Content[i].Value) {
+				c.secret(headers.Content[i+1], "a secret header")
+			}
+		}
+	}
+	if kind == "" || kind == "script" {
+		return
+	}
+	if k, _ := lookup(n, "file"); k != nil {
+		f.errorf(f.at(k), "unknown-key", "remove it", "an upstream of kind %s has no 'file'", kind)
+	}
+	url, _ := lookup(n, "url")
+	urls, list := lookup(n, "urls")
+	if kind != "anthropic" && url == nil && (urls == nil || !f.bad[list] && len(list.Content) == 0) {
+		f.errorf(f.at(n), "missing-key", "url: http://HOST:PORT", "an upstream of kind %s needs a 'url', or 'urls'", kind)
+	}
+	for _, name := range []string{"bearer", "thinking_budget"} {
+		if k, _ := lookup(n, name); k != nil && kind != "anthropic" {
+			f.errorf(f.at(k), "unknown-key", "remove it", "an upstream of kind %s has no '%s', only anthropic has", kind, name)
+		}
+	}
+}
+
+// secret holds a value to come from elsewhere.
+func (c *check) secret(v *yaml.Node, what string) {
+	if !wholeReference(v.Value) {
+		c.f.errorf(c.f.at(v), "secret", "write ${env:NAME} or ${file:PATH}", "%s doesn't belong in the file: it would be stored with each run", what)
+	}
+}
+
+// secretHeader says whether a header holds a secret, by its name.
+func secretHeader(name string) bool {
+	name = strings.ToLower(name)
+	for _, word := range []string{"auth", "key", "token", "secret", "cookie"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// scriptKeys holds kind script to what it reads.
+func (c *check) scriptKeys(n *yaml.Node) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if k := n.Content[i]; k.Value != "kind" && k.Value != "file" && !c.f.bad[n.Content[i+1]] {
+			c.f.errorf(c.f.at(k), "unknown-key", suggest("it takes: ", k.Value, []string{"kind", "file"}), "an upstream of kind script has no '%s'", k.Value)
+		}
+	}
+	if k, _ := lookup(n, "file"); k == nil {
+		c.f.errorf(c.f.at(n), "missing-key", "file: model.yaml", "an upstream of kind script needs 'file', its rules")
+	}
+}
+
+func wholeReference(s string) bool {
+	m := reference.FindString(s)
+	return m != "" && m == s
+}
+
+// provider holds a model to what its kind of upstream can do.
+func (c *check) provider(key, n *yaml.Node, m *Model) {
+	at := func(name string) *yaml.Node {
+		if v := c.f.get(n, name); v != nil {
+			return v
+		}
+		return key
+	}
+	if m.Upstream.Kind == "script" || m.Upstream.Kind == "" || m.Format == "" {
+		return
+	}
+	if m.Upstream.Kind == "anthropic" && m.Format != "upstream" {
+		c.f.errorf(c.f.at(at("format")), "format", "write 'format: upstream'", "an upstream of kind anthropic renders and parses by itself")
+	}
+	if m.Upstream.Kind == "anthropic" && m.Capture == "reported" {
+		c.f.errorf(c.f.at(at("capture")), "capture", "use 'capture: text'", "an upstream of kind anthropic gives no token ids")
+	}
+}
