@@ -287,11 +287,10 @@ func TestLoopbackOnly(t *testing.T) {
 func TestModelSetup(t *testing.T) {
 	b := start(t, says("hi", 10))
 	for want, change := range map[string]func(*gateway.Model){
-		"'format: upstream' is not built yet": func(m *gateway.Model) { m.FormatName, m.Format = "upstream", nil },
-		"needs a tokenizer":                   func(m *gateway.Model) { m.Tokenizer = nil },
-		`capture "some"`:                      func(m *gateway.Model) { m.Capture = "some" },
-		"has no upstream":                     func(m *gateway.Model) { m.Upstream = nil },
-		"has no format":                       func(m *gateway.Model) { m.Format = nil },
+		"needs a format and a tokenizer": func(m *gateway.Model) { m.Tokenizer = nil },
+		`capture "some"`:                 func(m *gateway.Model) { m.Capture = "some" },
+		"has no upstream":                func(m *gateway.Model) { m.Upstream = nil },
+		"has no format":                  func(m *gateway.Model) { m.Format = nil },
 	} {
 		m := *b.model
 		change(&m)

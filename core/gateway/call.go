@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/token"
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream"
 	"github.com/penstock-dev/penstock/core/wire"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -31,7 +33,12 @@ type call struct {
 	conv   *chat.Conversation // what is rendered: as received, then after hooks
 	tools  []byte             // the tools as JSON, once a hook wants them
 	link   *trace.Link        // until it is added or dropped
-	prompt *token.Prompt
+	prompt *token.Prompt      // empty where the upstream renders by itself
+
+	body    []byte           // as received
+	own     bool             // the upstream speaks the client's dialect and gets its bytes
+	changed upstream.Changed // what of them has to be written anew
+	tail    []byte           // the end of a reply that the client gets as it came
 
 	counting       bool // tokens only
 	reserved, turn bool // taken out of the budget, not settled yet
@@ -88,17 +95,38 @@ func (g *Gateway) serveCount(in *inbound) {
 	defer c.out.close()
 	defer c.release()
 	c.counting = true
-	for _, step := range []func() *failure{c.decode, c.change, c.place, c.assemble} {
+	for _, step := range []func() *failure{c.decode, c.change, c.place, c.sanitize, c.assemble, c.measure} {
 		if f := step(); f != nil {
 			in.fail(f.err)
 			return
 		}
 	}
-	if c.m.Tokenizer == nil {
-		in.fail(wire.Errorf(wire.NotFound, "the model's tokenizer isn't known, so tokens can't be counted"))
-		return
-	}
 	in.body(http.StatusOK, in.dialect.Dialect.(wire.TokenCounter).Count(c.rec.Usage.Input))
+}
+
+// measure has the upstream count a prompt whose tokens aren't known here.
+func (c *call) measure() *failure {
+	if c.m.Tokenizer != nil && c.m.Format != nil {
+		return nil
+	}
+	n, err := c.count()
+	switch {
+	case errors.Is(err, upstream.ErrNoCount):
+		return fail(trace.CallInvalid, wire.NotFound, "the model's tokenizer isn't known, so tokens can't be counted")
+	case err != nil:
+		return c.upstreamFailure(err)
+	}
+	c.rec.Usage.Input = n
+	return nil
+}
+
+// count asks the upstream how long the prompt is.
+func (c *call) count() (int, error) {
+	u, ok := c.m.Upstream.(upstream.Counter)
+	if !ok {
+		return 0, upstream.ErrNoCount
+	}
+	return u.Count(c.ctx, c.request())
 }
 
 // record begins the record of a call.
@@ -158,7 +186,7 @@ func (c *call) guarded() (f *failure) {
 		c.g.log.Error("panic in a call", "call", c.rec.ID, "panic", p, "stack", string(debug.Stack()))
 		f = fail(trace.CallError, wire.Internal, "penstock failed; its log says more under %s", c.rec.ID)
 	}()
-	for _, step := range []func() *failure{c.decode, c.wait, c.repeat, c.admit, c.change, c.place, c.assemble, c.generate} {
+	for _, step := range []func() *failure{c.decode, c.wait, c.repeat, c.admit, c.change, c.place, c.sanitize, c.assemble, c.generate} {
 		if f := step(); f != nil || c.committed {
 			return f
 		}
@@ -179,6 +207,9 @@ func (c *call) release() {
 // settle ends the call's reservation in the budget.
 func (c *call) settle(reached bool) {
 	c.s.settle(c.reserved, c.turn, reached)
+	if reached && c.rec.Kind == trace.Side {
+		c.s.sideCall()
+	}
 	c.reserved, c.turn = false, false
 }
 
@@ -254,6 +285,9 @@ func (c *call) change() *failure {
 	case denied:
 		return fail(trace.CallDenied, wire.Forbidden, "%s", reason)
 	}
+	if c.own && conv != c.conv {
+		c.changed = changes(c.conv, conv)
+	}
 	c.conv = conv
 	return nil
 }
@@ -263,6 +297,7 @@ func (c *call) change() *failure {
 func (c *call) place() *failure {
 	c.link = c.s.graph.Link(&c.req.Chat)
 	c.rec.Parent, c.rec.Lineage, c.rec.Kind, c.rec.Fork = c.link.Base, c.link.Lineage, c.link.Kind, c.link.Class
+	c.s.promote(c.link.Earlier)
 	if c.link.Kind != trace.Main || c.counting {
 		return nil
 	}
@@ -279,6 +314,11 @@ func (c *call) assemble() *failure {
 	c.rec.Effective = c.m.Sampling.Over(c.conv.Sampling)
 	if c.m.training() {
 		c.rec.Effective = c.conv.Sampling.Over(c.m.Sampling)
+	}
+	c.sanitizeSampling()
+	if c.m.Format == nil {
+		c.prompt = &token.Prompt{}
+		return c.fit()
 	}
 	tokenizer := c.m.Tokenizer
 	if c.m.Capture != CaptureExact {
@@ -338,22 +378,29 @@ func replies(c *chat.Conversation) []int {
 // what remains.
 func (c *call) fit() *failure {
 	c.rec.Usage.Input = len(c.prompt.IDs)
-	if c.prompt.IDs == nil && c.m.Tokenizer != nil {
+	if c.prompt.IDs == nil && c.m.Tokenizer != nil && c.m.Format != nil {
 		c.rec.Usage.Input = len(c.m.Tokenizer.Encode(nil, c.prompt.Text, true))
 	}
-	if c.m.Context <= 0 || c.rec.Usage.Input == 0 || c.counting {
+	switch {
+	case c.m.Context <= 0 || c.counting:
 		return nil
+	case c.rec.Usage.Input == 0:
+		return c.clamp()
 	}
 	remains := c.m.Context - c.rec.Usage.Input
 	if remains <= 0 {
-		n := c.rec.Usage.Input
-		c.rec.Usage = chat.Usage{} // nothing was used
-		e := wire.Errorf(wire.ContextOverflow, "prompt is too long: %d tokens > %d maximum", n, c.m.Context-1)
-		e.Tokens, e.Limit = n, c.m.Context-1
-		return &failure{trace.CallInvalid, e}
+		return c.overflow(c.rec.Usage.Input)
 	}
 	if most := c.rec.Effective.MaxTokens; most == nil || *most > remains {
 		c.rec.Effective.MaxTokens = &remains
 	}
 	return nil
+}
+
+// overflow is the failure of a prompt of n tokens that has no room.
+func (c *call) overflow(n int) *failure {
+	c.rec.Usage = chat.Usage{} // nothing was used
+	e := wire.Errorf(wire.ContextOverflow, "prompt is too long: %d tokens > %d maximum", n, c.m.Context-1)
+	e.Tokens, e.Limit = n, c.m.Context-1
+	return &failure{trace.CallInvalid, e}
 }

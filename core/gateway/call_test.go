@@ -197,7 +197,11 @@ func TestRecordIsFull(t *testing.T) {
 func TestSamplingByCapture(t *testing.T) {
 	mine, seed := 1.0, int64(7)
 	for capture, want := range map[string]float64{gateway.CaptureExact: 1.0, gateway.CaptureReported: 1.0, gateway.CaptureText: 0.2} {
-		e := says("hi", 10)
+		e := &engine{reply: func(ctx context.Context, r *upstream.Request) (upstream.Stream, error) {
+			s := stream("hi", 10)
+			s.list[0].PromptIDs = []int32{1, 2, 3} // as engines tell that tokenize by themselves
+			return s, nil
+		}}
 		b := start(t, e, func(o *gateway.Options, m *gateway.Model) {
 			m.Capture = capture
 			m.Sampling = chat.Sampling{Temperature: &mine, Seed: &seed}

@@ -23,8 +23,8 @@ import (
 // the parser to the parts that are served.
 type generation struct {
 	c      *call
-	parser format.Parser
-	died   bool // the parser's transport died once
+	parser format.Parser // nil where the upstream parses by itself
+	died   bool          // the parser's transport died once
 	parsed *parsed
 	served *serving
 	events []format.Event
@@ -33,6 +33,9 @@ type generation struct {
 	ids      []int32
 	logprobs []float64
 	last     upstream.Chunk // the one with the reason to stop
+
+	begun    bool // it is settled whether the reply is
+	verbatim bool // passed on as it came
 }
 
 // generate has the reply generated, streams it as it comes, and commits the
@@ -50,10 +53,12 @@ func (c *call) generate() *failure {
 
 	g := &generation{c: c, served: newServing(c)}
 	g.parsed = &parsed{sink: g.served, id: c.claimID}
-	if g.parser, err = g.open(); err != nil {
-		return g.failed(fail(trace.CallError, wire.Internal, "open format %s: %v", c.m.FormatName, err))
+	if c.m.Format != nil {
+		if g.parser, err = g.open(); err != nil {
+			return g.failed(fail(trace.CallError, wire.Internal, "open format %s: %v", c.m.FormatName, err))
+		}
+		defer func() { g.parser.Close() }()
 	}
-	defer func() { g.parser.Close() }()
 	if f := g.read(stream, head); f != nil {
 		return g.failed(f)
 	}
@@ -70,6 +75,7 @@ func (c *call) open(head *chat.Reply) {
 func (c *call) request() *upstream.Request {
 	return &upstream.Request{
 		Model:     c.m.Name,
+		Raw:       c.raw(),
 		PromptIDs: c.prompt.IDs, Prompt: c.prompt.Text, LastMessage: c.prompt.LastMessage,
 		Chat: c.conv, Sampling: c.rec.Effective, Stops: c.prompt.Stops,
 		WantIDs: c.m.training(), AffinityKey: c.s.ID(),
@@ -110,10 +116,12 @@ func (g *generation) read(stream upstream.Stream, head *chat.Reply) *failure {
 		}
 		g.c.s.touch()
 		g.take(&chunk, head)
-		if err := g.feed(chunk.Text); err != nil {
+		if err := g.enter(&chunk); err != nil {
 			return fail(trace.CallError, wire.Internal, "%v", err)
 		}
-		if !chunk.More {
+		if g.verbatim {
+			g.pass(&chunk)
+		} else if !chunk.More {
 			if err := g.c.out.deltas(g.served.take()); err != nil {
 				return fail(trace.CallError, wire.Internal, "write the reply: %v", err)
 			}
@@ -153,14 +161,27 @@ func (g *generation) take(chunk *upstream.Chunk, head *chat.Reply) {
 	if chunk.WeightVersion != "" {
 		rec.Weights = chunk.WeightVersion
 	}
+	if len(chunk.PromptIDs) > 0 && g.c.m.Capture == CaptureReported {
+		rec.PromptIDs = chunk.PromptIDs
+		rec.Usage.Input = len(rec.PromptIDs)
+	}
 	if chunk.PromptTokens > 0 && rec.PromptIDs == nil {
 		rec.Usage.Input = chunk.PromptTokens
-		head.Usage.Input = chunk.PromptTokens
 	}
-	rec.Usage.Output = len(g.ids)
+	rec.Usage.Cached = max(rec.Usage.Cached, chunk.CachedTokens)
+	rec.Usage.Output = max(len(g.ids), rec.Usage.Output)
 	if g.ids == nil {
-		rec.Usage.Output = chunk.OutputTokens
+		rec.Usage.Output = max(rec.Usage.Output, chunk.OutputTokens)
 	}
+	head.Usage.Input, head.Usage.Cached = rec.Usage.Input, rec.Usage.Cached
+}
+
+// enter takes what a chunk adds to the reply.
+func (g *generation) enter(chunk *upstream.Chunk) error {
+	if g.parser == nil {
+		return g.relay(chunk)
+	}
+	return g.feed(chunk.Text)
 }
 
 // feed parses a chunk. A parser whose transport died is opened again once,
@@ -216,7 +237,7 @@ func (g *generation) keep() {
 	rec.Raw = string(g.raw)
 	rec.SampledIDs, rec.Logprobs = g.ids, g.logprobs
 	rec.Finish = g.last.Finish.Raw
-	if rec.Usage.Output == 0 && g.ids == nil && g.c.m.Tokenizer != nil {
+	if rec.Usage.Output == 0 && g.ids == nil && g.parser != nil && g.c.m.Tokenizer != nil {
 		rec.Usage.Output = len(g.c.m.Tokenizer.Encode(nil, rec.Raw, true))
 	}
 	if g.parsed != nil {
@@ -233,8 +254,10 @@ func (g *generation) failed(f *failure) *failure {
 // finish ends the reply: parse, hooks, commit, and then its end.
 func (g *generation) finish(head *chat.Reply) *failure {
 	c, rec := g.c, g.c.rec
-	if err := g.parse(func(p format.Parser, dst []format.Event) []format.Event { return p.Finish(dst) }); err != nil {
-		return g.failed(fail(trace.CallError, wire.Internal, "%v", err))
+	if g.parser != nil {
+		if err := g.parse(func(p format.Parser, dst []format.Event) []format.Event { return p.Finish(dst) }); err != nil {
+			return g.failed(fail(trace.CallError, wire.Internal, "%v", err))
+		}
 	}
 	if err := g.parsed.finish(); err != nil {
 		return g.failed(fail(trace.CallError, wire.Internal, "%v", err))
@@ -261,6 +284,7 @@ func (g *generation) finish(head *chat.Reply) *failure {
 		return fail(trace.CallError, wire.Internal, "write the reply: %v", err)
 	}
 	rec.Status = trace.CallOK
+	c.extends()
 	if err := c.commit(200); err != nil {
 		c.g.log.Error("a call could not be recorded", "call", rec.ID, "error", err)
 		return fail(trace.CallError, wire.Internal, "the call could not be recorded")
@@ -278,8 +302,10 @@ func (g *generation) complete() *failure {
 	switch {
 	case g.last.Finish.Reason == chat.FinishError || g.last.Finish.Reason == "":
 		return fail(trace.CallError, wire.Upstream, "upstream ended the reply with %q", g.last.Finish.Raw)
-	case g.c.m.training() && len(g.raw) > 0 && len(g.ids) == 0:
+	case g.c.m.training() && (len(g.raw) > 0 || len(g.parsed.parts) > 0) && len(g.ids) == 0:
 		return fail(trace.CallError, wire.Upstream, "upstream gave no token ids, and capture is %s", g.c.m.Capture)
+	case g.c.m.training() && len(g.c.rec.PromptIDs) == 0:
+		return fail(trace.CallError, wire.Upstream, "upstream gave no ids of the prompt, and capture is %s", g.c.m.Capture)
 	}
 	return nil
 }
@@ -327,7 +353,12 @@ func (c *call) deliver() *failure {
 // end writes the end of a streamed reply, or the whole one; true when it went
 // out.
 func (c *call) end(r *chat.Reply) (bool, error) {
-	if c.req.Stream {
+	switch {
+	case c.tail != nil && c.req.Stream:
+		return c.out.finishRaw(c.tail), nil
+	case c.tail != nil:
+		return c.out.whole(c.tail), nil
+	case c.req.Stream:
 		return c.out.finish(r)
 	}
 	return c.out.whole(wire.ReplyFor(c.in.dialect.Dialect, c.req, r)), nil

@@ -39,15 +39,16 @@ type Model struct {
 	Aliases       []string
 	UnknownModels string
 	Name          string // the name at the upstream
-	Format        format.Format
-	FormatName    string
-	FormatHash    string          // of what decides how the format renders, for records
-	Tokenizer     token.Tokenizer // needed by capture exact
-	Upstream      upstream.Upstream
-	Capture       string
-	Context       int // in tokens, 0 when it isn't known
-	Sampling      chat.Sampling
-	Hooks         []Hook // in the order of the file
+	// Format is nil where the upstream renders and parses by itself.
+	Format     format.Format
+	FormatName string
+	FormatHash string          // of what decides how the format renders, for records
+	Tokenizer  token.Tokenizer // needed by capture exact
+	Upstream   upstream.Upstream
+	Capture    string
+	Context    int // in tokens, 0 when it isn't known
+	Sampling   chat.Sampling
+	Hooks      []Hook // in the order of the file
 }
 
 // Hook is one use of a hook under a model.
@@ -120,10 +121,10 @@ func (m *Model) check() error {
 		return errors.New("session has no model")
 	case m.Upstream == nil:
 		return fmt.Errorf("model %s has no upstream", m.Entry)
-	case m.FormatName == "upstream":
-		return fmt.Errorf("model %s: 'format: upstream' is not built yet", m.Entry)
-	case m.Format == nil:
+	case m.Format == nil && !upstream.InfoOf(m.Upstream).Parses:
 		return fmt.Errorf("model %s has no format", m.Entry)
+	case m.Format != nil && upstream.InfoOf(m.Upstream).Parses:
+		return fmt.Errorf("model %s has a format, but its upstream renders and parses by itself", m.Entry)
 	}
 	switch m.UnknownModels {
 	case "", UnknownReject, UnknownMain:
@@ -133,8 +134,8 @@ func (m *Model) check() error {
 	switch m.Capture {
 	case CaptureText, CaptureReported:
 	case CaptureExact:
-		if m.Tokenizer == nil {
-			return fmt.Errorf("model %s: capture exact needs a tokenizer", m.Entry)
+		if m.Tokenizer == nil || m.Format == nil {
+			return fmt.Errorf("model %s: capture exact needs a format and a tokenizer of ours", m.Entry)
 		}
 	default:
 		return fmt.Errorf("model %s: capture %q, want exact, reported or text", m.Entry, m.Capture)

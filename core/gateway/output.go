@@ -121,12 +121,43 @@ func (o *output) finish(r *chat.Reply) (bool, error) {
 	if err := o.stream.Finish(&o.buf, r); err != nil {
 		return false, err
 	}
-	o.write()
-	o.closed = true // nothing may follow the end
-	return !o.gone(), nil
+	return o.terminal(), nil
 }
 
-// whole writes a whole reply; true when it went out.
+// finishRaw writes the end of a reply that is passed on; true when it went out.
+func (o *output) finishRaw(raw []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone() {
+		return false
+	}
+	o.started = true
+	o.buf.Write(raw)
+	return o.terminal()
+}
+
+// terminal sends the end of a stream. It went out if it could be written: clients
+// close the connection as soon as they have it.
+func (o *output) terminal() bool {
+	o.write()
+	o.closed = true // nothing may follow the end
+	return !o.broken.Load()
+}
+
+// pass writes and flushes what the upstream sent, as it is.
+func (o *output) pass(raw []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(raw) == 0 || o.gone() {
+		return
+	}
+	o.started = true
+	o.buf.Write(raw)
+	o.write()
+}
+
+// whole writes a whole reply; true when it went out. It has no keep-alives: its
+// status can't go out before it is known, and clients wait for it.
 func (o *output) whole(body []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,7 +169,7 @@ func (o *output) whole(body []byte) bool {
 	if o.in.body(http.StatusOK, body) != nil || o.control.Flush() != nil {
 		o.broken.Store(true)
 	}
-	return !o.gone()
+	return !o.broken.Load()
 }
 
 // fail answers an error. In a reply that has begun it is an event, and the

@@ -16,6 +16,7 @@ import (
 type sink interface {
 	opened(p *chat.Part)
 	grew(p *chat.Part, text string)
+	marked(p *chat.Part, t chat.DeltaType, text string)
 	ended(p *chat.Part)
 }
 
@@ -74,6 +75,47 @@ func (r *parsed) applyAll(events []format.Event) error {
 		}
 	}
 	return nil
+}
+
+// delta enters a step of a reply that the upstream parsed.
+func (r *parsed) delta(d *chat.Delta) error {
+	switch d.Type {
+	case chat.DeltaText:
+		return r.add(chat.Text, d.Text)
+	case chat.DeltaReasoning:
+		return r.add(chat.Reasoning, d.Text)
+	case chat.DeltaSignature, chat.DeltaRedacted:
+		r.mark(d.Type, d.Text)
+	case chat.DeltaCallStart:
+		r.begin(chat.Part{Type: chat.ToolCall, ID: r.id(d.ID), Name: d.Name})
+	case chat.DeltaCallArgs:
+		if !r.inCall() {
+			return fmt.Errorf("the upstream gave arguments of part %d, which is no open call", d.Part)
+		}
+		r.grow(d.Text)
+	case chat.DeltaPartEnd:
+		r.end()
+	default:
+		return fmt.Errorf("the upstream gave a delta of type %q", d.Type)
+	}
+	return nil
+}
+
+// mark adds a signature or redacted data to the open reasoning, which it opens
+// where there is none.
+func (r *parsed) mark(t chat.DeltaType, text string) {
+	if !r.open || r.parts[len(r.parts)-1].Type != chat.Reasoning {
+		r.begin(chat.Part{Type: chat.Reasoning})
+	}
+	p := &r.parts[len(r.parts)-1]
+	if t == chat.DeltaSignature {
+		p.Signature += text
+	} else {
+		p.Data += text
+	}
+	if r.sink != nil {
+		r.sink.marked(p, t, text)
+	}
 }
 
 func (r *parsed) inCall() bool {

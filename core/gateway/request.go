@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream"
 	"github.com/penstock-dev/penstock/core/wire"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -37,7 +38,9 @@ func (c *call) decode() *failure {
 	if t := c.in.target; t.Model != "" {
 		req.Model, req.Stream = t.Model, t.Stream
 	}
-	c.req, c.conv = req, &req.Chat
+	c.req, c.conv, c.body = req, &req.Chat, body
+	c.own = c.s.info.Dialect != "" && c.s.info.Dialect == c.in.dialect.Name()
+	c.out.early = c.out.early && !c.own // the opening comes from the upstream
 	c.rec.Stream, c.rec.ModelAsked, c.rec.Unknown = req.Stream, req.Model, req.Unknown
 	c.rec.Envelope, c.rec.Messages = req.Envelope, req.Messages
 	c.rec.Requested = req.Chat.Sampling
@@ -60,10 +63,11 @@ func (c *call) check() *failure {
 	if n := len(c.req.Chat.Tools); n > most.Tools {
 		return fail(trace.CallInvalid, wire.TooLarge, "the request has %d tools, more than the limit of %d", n, most.Tools)
 	}
-	if refused := c.req.Refusal(); refused != nil {
+	if refused := c.req.Refusal(); refused != nil && !c.own {
 		return &failure{trace.CallInvalid, refused}
 	}
-	if t := c.req.Chat.ToolChoice; t != nil && (t.Mode == chat.ChoiceRequired || t.Mode == chat.ChoiceNamed) {
+	t := c.req.Chat.ToolChoice
+	if t != nil && (t.Mode == chat.ChoiceRequired || t.Mode == chat.ChoiceNamed) && (!c.s.info.Parses || c.refuses(upstream.RefusesToolChoice)) {
 		// Nothing here constrains what is sampled, and a reply without the
 		// call would break what the client was promised.
 		return fail(trace.CallInvalid, wire.Invalid, "tool_choice: this model can't be made to call a tool; use auto or none")

@@ -64,6 +64,14 @@ func (s *serving) grew(p *chat.Part, text string) {
 	s.add(chat.Delta{Type: t, Text: text})
 }
 
+// marked adds what a part has beside its text: a signature, or the whole of a
+// redacted one.
+func (s *serving) marked(p *chat.Part, t chat.DeltaType, text string) {
+	if !s.held(p) {
+		s.add(chat.Delta{Type: t, Text: text})
+	}
+}
+
 func (s *serving) ended(p *chat.Part) {
 	held := s.held(p)
 	part := *p
@@ -97,8 +105,12 @@ func (s *serving) add(d chat.Delta) {
 func (s *serving) whole(p *chat.Part) {
 	switch p.Type {
 	case chat.ToolCall:
+		text := argumentsText(p)
+		if p.ArgumentsRaw {
+			text = string(p.Arguments) // a JSON string, which every client can read
+		}
 		s.add(chat.Delta{Type: chat.DeltaCallStart, ID: p.ID, Name: p.Name})
-		s.add(chat.Delta{Type: chat.DeltaCallArgs, Text: argumentsText(p)})
+		s.add(chat.Delta{Type: chat.DeltaCallArgs, Text: text})
 	case chat.Reasoning:
 		if p.Data != "" {
 			s.add(chat.Delta{Type: chat.DeltaRedacted, Text: p.Data})

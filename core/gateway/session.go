@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream"
 	"github.com/penstock-dev/penstock/core/wire"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -25,6 +26,7 @@ type Session struct {
 	spec  SessionSpec
 	token string // the gateway itself keeps only its hash
 	hash  [sha256.Size]byte
+	info  upstream.Info // of the model's
 	graph *trace.Graph
 
 	ctx    context.Context // of every call; ends at the deadline
@@ -36,8 +38,9 @@ type Session struct {
 	mu       sync.Mutex
 	seq      int
 	stats    Stats
-	reserved int // calls that may yet reach the upstream
-	turns    int // the same of the main lineage
+	reserved int  // calls that may yet reach the upstream
+	turns    int  // the same of the main lineage
+	aside    bool // a call of a side conversation reached the upstream
 	refused  string
 	released bool // ready is closed
 	closed   bool
@@ -82,7 +85,7 @@ func (g *Gateway) Open(ctx context.Context, spec SessionSpec) (*Session, error) 
 		return nil, fmt.Errorf("open session %s: %w", spec.Session.ID, err)
 	}
 	s := &Session{
-		g: g, spec: spec,
+		g: g, spec: spec, info: upstream.InfoOf(spec.Model.Upstream),
 		token:  newToken(),
 		graph:  trace.NewGraph(spec.Session.ID),
 		ready:  make(chan struct{}),
@@ -164,6 +167,9 @@ func (s *Session) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.stats
+	if s.aside && !s.graph.Main() {
+		st.Turns = 1 // of a conversation without tools that nothing else makes a side one
+	}
 	st.LastActivity = time.Unix(0, s.active.Load())
 	if s.calls > 0 {
 		st.LastActivity = time.Now() // the client waits for us
@@ -343,6 +349,20 @@ func (s *Session) settle(call, turn, reached bool) {
 			s.stats.Turns++
 		}
 	}
+}
+
+// promote counts the calls of what turns out to be the main lineage.
+func (s *Session) promote(calls int) {
+	s.mu.Lock()
+	s.stats.Turns += calls
+	s.mu.Unlock()
+}
+
+// sideCall notes a call of a side conversation.
+func (s *Session) sideCall() {
+	s.mu.Lock()
+	s.aside = true
+	s.mu.Unlock()
 }
 
 // atOnce counts the calls in flight.

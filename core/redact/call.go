@@ -238,7 +238,11 @@ func (p *pass) reply(c *trace.Call) {
 		}
 	}
 	p.tokens = inPrompt || found != nil
-	c.Parsed, c.Served = p.replied("parsed", c.Parsed), p.replied("served", c.Served)
+	n = len(p.found)
+	c.Parsed = p.replied("parsed", c.Parsed)
+	// An engine that parses by itself gives no text of what was sampled.
+	p.tokens = p.tokens || c.Raw == "" && len(p.found) > n
+	c.Served = p.replied("served", c.Served)
 }
 
 // shifted is a span of a text after the text was redacted.

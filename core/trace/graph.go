@@ -83,6 +83,9 @@ type Link struct {
 	Class   string
 	Lineage string
 	Kind    Kind
+	// Earlier counts the calls of a side conversation that this link has shown
+	// to be the main one; 0 for any other link.
+	Earlier int
 
 	walk   *walk
 	line   *lineage
@@ -216,6 +219,7 @@ func (g *Graph) place(l *Link, after *node) {
 	if after != nil {
 		after.children++
 		if l.line == after.line && l.line.kind == Side && g.main == nil {
+			l.Earlier = l.line.calls
 			g.promote(l.line)
 		}
 	}
@@ -350,6 +354,13 @@ func (g *Graph) Drop(l *Link) {
 	} else if l.line.name == g.path(l.line.kind, g.counts[l.line.kind]-1) {
 		g.counts[l.line.kind]--
 	}
+}
+
+// Main says whether the session has a main lineage so far.
+func (g *Graph) Main() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.main != nil
 }
 
 // Forks counts the calls that could not be linked in full, by class.
