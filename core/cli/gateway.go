@@ -87,6 +87,9 @@ func (a *App) gateway(ctx context.Context, path string, set []string, out, model
 		return &exitError{exitInfra, err}
 	}
 	defer closeAll(&err, e.Close)
+	if err := folder.WriteFile(file); err != nil { // who generates is known now
+		return &exitError{exitInfra, err}
+	}
 	s, err := e.Session(ctx, model)
 	if err != nil {
 		return &exitError{exitUsage, err}

@@ -18,7 +18,10 @@ import (
 
 // features are the parts of the pipeline file's language that the engine can
 // run.
-var features = []string{"run", "aliases", "unknown_models", "csv", "budget.tokens", "budget.wall"}
+var features = []string{
+	"run", "aliases", "unknown_models", "csv", "format: auto", "budget.tokens", "budget.wall",
+	"upstream vllm", "upstream sglang", "upstream lmdeploy", "upstream openai", "upstream anthropic",
+}
 
 // maxRollouts bounds a run, so that a slip in samples is told at once.
 const maxRollouts = 10_000_000

@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/redact"
 )
@@ -20,6 +21,7 @@ func (a *App) redactor(p *pipeline.Pipeline) *redact.Redactor {
 		}
 		return false
 	})
+	values = append(values, engine.Secrets(p)...)
 	values = append(values, redact.Environment(os.Environ())...)
 	r := redact.New(redact.Options{Values: values, NoPatterns: !a.settings.Redact.Patterns})
 	a.secrets.Store(r)

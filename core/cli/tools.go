@@ -10,14 +10,15 @@ import (
 	"github.com/penstock-dev/penstock/core/cli/tracecmd"
 	"github.com/penstock-dev/penstock/core/dev/agent"
 	"github.com/penstock-dev/penstock/core/dev/calculator"
+	"github.com/penstock-dev/penstock/core/dev/engine"
 	coreformat "github.com/penstock-dev/penstock/core/format"
 	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/format"
 )
 
 func (a *App) devCommand() *cobra.Command {
-	c := &cobra.Command{Use: "dev", Short: "stand-ins for trying things out: a calculator, an agent"}
-	c.AddCommand(calculator.Command(), agent.Command())
+	c := &cobra.Command{Use: "dev", Short: "stand-ins for trying things out: a calculator, an agent, model servers"}
+	c.AddCommand(calculator.Command(), agent.Command(), engine.Command())
 	return c
 }
 

@@ -112,7 +112,7 @@ func (a *App) schemaCommand() *cobra.Command {
 				return err
 			}
 			defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(c.Context())) })
-			b, err := pipeline.Schema(plugins)
+			b, err := pipeline.Schema(plugins, features...)
 			if err != nil {
 				return &exitError{exitInfra, err}
 			}

@@ -2,13 +2,16 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/penstock-dev/penstock/core/format"
 	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/token"
 	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/core/upstream/connect"
 	"github.com/penstock-dev/penstock/core/upstream/script"
 	"github.com/penstock-dev/penstock/sdk/hook"
 )
@@ -26,18 +29,22 @@ func (e *Engine) openModels(ctx context.Context, names []string) error {
 }
 
 func (e *Engine) openModel(ctx context.Context, m *pipeline.Model) (*gateway.Model, error) {
-	f, name, hash, err := format.Resolve(ctx, m.Format, e.Pipeline.Dir, e.Plugins)
-	if err != nil {
-		return nil, fmt.Errorf("open format: %w", err)
-	}
 	out := &gateway.Model{
-		Entry: m.Name, ServeAs: m.ServeAs, Name: m.Model, Format: f, FormatName: name, FormatHash: hash,
+		Entry: m.Name, ServeAs: m.ServeAs, Name: m.Model, FormatName: m.Format,
 		Aliases: m.Aliases, UnknownModels: m.UnknownModels, Capture: m.Capture, Context: m.Context, Sampling: m.Sampling,
 	}
 	if out.ServeAs == "" {
 		out.ServeAs = m.Name
 	}
-	if out.Upstream, out.Tokenizer, err = e.openUpstream(m, f.Markers()); err != nil {
+	var markers []string
+	if m.Format != formatUpstream {
+		f, name, hash, err := format.ResolveFor(ctx, m.Format, m.Template, e.Pipeline.Dir, e.Plugins)
+		if err != nil {
+			return nil, fmt.Errorf("open format: %w", err)
+		}
+		out.Format, out.FormatName, out.FormatHash, markers = f, name, hash, f.Markers()
+	}
+	if err := e.openUpstream(ctx, m, out, markers); err != nil {
 		return nil, fmt.Errorf("open upstream: %w", err)
 	}
 	e.closers = append(e.closers, out.Upstream.Close)
@@ -65,29 +72,101 @@ func points(names []string) []hook.Point {
 	return out
 }
 
-// CheckModels finds what is wrong with the models' own files, before anything
-// starts.
+// formatUpstream is the format of a model whose upstream renders and parses.
+const formatUpstream = "upstream"
+
+// openUpstream opens who generates, and the tokenizer.
+func (e *Engine) openUpstream(ctx context.Context, m *pipeline.Model, out *gateway.Model, markers []string) (err error) {
+	if m.Upstream.Kind == script.Kind {
+		s, err := script.Load(m.Upstream.File)
+		if err != nil {
+			return err
+		}
+		out.Tokenizer = token.NewBytes(markers)
+		out.Upstream = script.New(s, out.Tokenizer, script.Options{Log: e.Log})
+		return nil
+	}
+	if out.Tokenizer, err = token.Open(m.Tokenizer, markers); err != nil {
+		return err
+	}
+	c := connection(m)
+	c.Log = e.Log
+	if out.Upstream, err = connect.Open(ctx, c); err != nil {
+		return err
+	}
+	info := upstream.InfoOf(out.Upstream)
+	if out.Context == 0 {
+		out.Context = info.Context
+	}
+	e.named(m.Name, info)
+	return nil
+}
+
+// named puts who generates into the run's file.
+func (e *Engine) named(model string, info upstream.Info) {
+	if e.File == nil {
+		return
+	}
+	if e.File.Engines == nil {
+		e.File.Engines = map[string]string{}
+	}
+	name := info.Server
+	if info.Version != "" {
+		name += ", version " + info.Version
+	}
+	e.File.Engines[model] = name
+}
+
+// connection is how a model's upstream is reached.
+func connection(m *pipeline.Model) connect.Config {
+	return connect.Config{
+		Kind: m.Upstream.Kind, URL: m.Upstream.URL, APIKey: m.Upstream.APIKey, Model: m.Model,
+		Capture: m.Capture, OwnFormat: m.Format != formatUpstream, Context: m.Context, With: m.Upstream.With,
+	}
+}
+
+// CheckModels finds what is wrong with the models' own files and upstreams,
+// before anything starts.
 func CheckModels(p *pipeline.Pipeline) error {
 	for _, name := range p.ModelOrder {
-		m := p.Models[name]
-		if m.Upstream.Kind != "script" {
-			continue
-		}
-		if _, err := script.Load(m.Upstream.File); err != nil {
-			return fmt.Errorf("model %s: upstream: %w", name, err)
+		if err := checkModel(p.Models[name]); err != nil {
+			return fmt.Errorf("model %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (e *Engine) openUpstream(m *pipeline.Model, markers []string) (upstream.Upstream, token.Tokenizer, error) {
-	if m.Upstream.Kind != "script" {
-		return nil, nil, fmt.Errorf("upstream kind %q is not built yet; there is: script", m.Upstream.Kind)
+func checkModel(m *pipeline.Model) error {
+	if m.Upstream.Kind == script.Kind {
+		if _, err := script.Load(m.Upstream.File); err != nil {
+			return fmt.Errorf("upstream: %w", err)
+		}
+		return nil
 	}
-	s, err := script.Load(m.Upstream.File)
-	if err != nil {
-		return nil, nil, err
+	if _, err := token.Open(m.Tokenizer, nil); err != nil {
+		return err
 	}
-	t := token.NewBytes(markers)
-	return script.New(s, t, script.Options{Log: e.Log}), t, nil
+	if unresolved(m) {
+		return nil // the file is checked without the environment
+	}
+	return connect.Check(connection(m))
+}
+
+// unresolved says that a model's upstream has references left.
+func unresolved(m *pipeline.Model) bool {
+	with, err := json.Marshal(m.Upstream.With)
+	text := m.Upstream.URL + string(with)
+	return err == nil && (strings.Contains(text, "${env:") || strings.Contains(text, "${file:"))
+}
+
+// Secrets are the keys of the models' upstreams, which must not be written
+// anywhere.
+func Secrets(p *pipeline.Pipeline) []string {
+	var out []string
+	for _, name := range p.ModelOrder {
+		if m := p.Models[name]; m.Upstream.Kind != script.Kind {
+			out = append(out, connect.Secrets(connection(m))...)
+		}
+	}
+	return out
 }

@@ -25,13 +25,18 @@ type File struct {
 	// path: model scripts, format files. Plugins are hashes by kind/name.
 	Files   map[string]string `json:"files,omitempty"`
 	Plugins map[string]string `json:"plugins,omitempty"`
+	// Engines say, by model, what generates and where, with its own version.
+	Engines map[string]string `json:"engines,omitempty"`
 	// Isolation says how agent processes are kept together: pidns or walk.
-	Isolation string    `json:"isolation,omitempty"`
-	Started   time.Time `json:"started"`
-	Ended     time.Time `json:"ended,omitzero"`
-	Resumed   int       `json:"resumed,omitempty"`
-	Status    string    `json:"status"`
-	Totals    *Totals   `json:"totals,omitempty"`
+	Isolation string `json:"isolation,omitempty"`
+	// Hidden says that agents saw nothing of the run folder but their own
+	// workspace and home, in every part of the run.
+	Hidden  bool      `json:"hidden"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended,omitzero"`
+	Resumed int       `json:"resumed,omitempty"`
+	Status  string    `json:"status"`
+	Totals  *Totals   `json:"totals,omitempty"`
 }
 
 // Totals sums up a run.
