@@ -28,7 +28,7 @@ const requests = 300
 func BenchmarkFloors(b *testing.B) {
 	backend := start(b, "backend", "")
 	var all []*target
-	for _, name := range []string{"proxy", "translate", "completed"} {
+	for _, name := range []string{"proxy", "translate", "upstream", "own-format"} {
 		all = append(all, &target{child: start(b, name, backend.URL)})
 	}
 	router, why := startRouter(b, backend.URL)
@@ -135,19 +135,15 @@ func report(b *testing.B, all []*target, left string) {
 		}
 		fmt.Fprintf(&table, "%-12s %12.2f %12.2f %12.2f %12.2f %12.1f\n", t.name, t.cpu, t.cpu/floor.cpu, t.median, t.median-backend.median, t.peak)
 	}
-	ours := by["completed"]
-	verdict := func(what string, is, most float64) {
-		word := "within"
-		if is > most {
-			word = "OVER"
-		}
-		fmt.Fprintf(&table, "%s %.2f, %s the target of %g\n", what, is, word, most)
+	for _, name := range []string{"upstream", "own-format"} {
+		t := by[name]
+		fmt.Fprintf(&table, "penstock, %s: CPU %s; added %s, %.2f x what the floor adds; peak %s\n", name,
+			verdict(t.cpu/floor.cpu, mostCPU, "x the floor"), verdict(t.median-backend.median, mostAdded, "ms"),
+			(t.median-backend.median)/(floor.median-backend.median), verdict(t.peak, mostPeak, "MiB"))
 	}
-	verdict("CPU as a multiple of the translating floor:", ours.cpu/floor.cpu, mostCPU)
-	verdict("added median latency in ms:", ours.median-backend.median, mostAdded)
-	verdict("peak memory in MiB:", ours.peak, mostPeak)
+	ours := by["upstream"]
 	if router := by["router"]; router != nil {
-		fmt.Fprintf(&table, "claude-code-router, which records nothing, takes %.1f times our CPU\n", router.cpu/ours.cpu)
+		fmt.Fprintf(&table, "claude-code-router, which records nothing: %.1f times the CPU of upstream\n", router.cpu/ours.cpu)
 		b.ReportMetric(router.cpu/ours.cpu, "router-x-ours")
 	} else {
 		fmt.Fprintln(&table, left)
@@ -158,4 +154,13 @@ func report(b *testing.B, all []*target, left string) {
 	b.ReportMetric(ours.cpu/by["proxy"].cpu, "x-proxy")
 	b.ReportMetric(ours.median-backend.median, "added-ms")
 	b.ReportMetric(ours.peak, "peak-MiB")
+}
+
+// verdict says how a figure compares with the most that it should be.
+func verdict(is, most float64, unit string) string {
+	word := "within"
+	if is > most {
+		word = "OVER"
+	}
+	return fmt.Sprintf("%.2f %s, %s %g", is, unit, word, most)
 }

@@ -21,13 +21,12 @@ func serveProxy(backend string) (ready, error) {
 	if err != nil {
 		return ready{}, err
 	}
-	p := httputil.NewSingleHostReverseProxy(to)
-	p.FlushInterval = -1
-	p.Transport = transport()
-	rewrite := p.Director
-	p.Director = func(r *http.Request) {
-		rewrite(r)
-		r.URL.Path = "/v1/chat/completions"
+	p := &httputil.ReverseProxy{
+		FlushInterval: -1, Transport: transport(),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.URL.Path = "/v1/chat/completions"
+		},
 	}
 	at, err := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Else the server closes a body whose end the proxy is yet to read

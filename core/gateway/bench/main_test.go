@@ -34,10 +34,11 @@ const (
 // roles are what this program can be. Each returns its URL, and the keys of
 // sessions where it has any.
 var roles = map[string]func(backend string) (ready, error){
-	"backend":   func(string) (ready, error) { return serveBackend() },
-	"proxy":     serveProxy,
-	"translate": serveTranslate,
-	"completed": servePenstock,
+	"backend":    func(string) (ready, error) { return serveBackend() },
+	"proxy":      serveProxy,
+	"translate":  serveTranslate,
+	"own-format": serveOwnFormat,
+	"upstream":   serveUpstreamFormat,
 }
 
 // ready is what a role says on standard output once it serves.

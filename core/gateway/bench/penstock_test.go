@@ -18,10 +18,23 @@ const (
 	callsOfASession = 10
 )
 
-// servePenstock is the gateway with a format of its own, before an engine's
-// Completions: the request is decoded, linked, rendered and sent; the reply
-// parsed, served and committed to the store.
-func servePenstock(backend string) (r ready, err error) {
+// serveUpstreamFormat is the gateway before a server that renders and parses:
+// the request is decoded, linked, encoded as Chat Completions and sent; the
+// reply is turned round and committed to the store.
+func serveUpstreamFormat(backend string) (r ready, err error) {
+	ctx := context.Background()
+	up, err := openai.New(ctx, openai.Options{Kind: openai.KindVLLM, BaseURL: backend, NoProbe: true})
+	if err != nil {
+		return r, err
+	}
+	return openPenstock(ctx, &gateway.Model{
+		Entry: "policy", Name: "mock", FormatName: "upstream", Upstream: up, Capture: gateway.CaptureText,
+	})
+}
+
+// serveOwnFormat is the gateway with a format of its own, before an engine's
+// Completions: here it renders the prompt and parses the reply too.
+func serveOwnFormat(backend string) (r ready, err error) {
 	name := filepath.Join("..", "..", "..", "plugins", "formats", "qwen3_coder.yaml")
 	data, err := os.ReadFile(name)
 	if err != nil {
