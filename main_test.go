@@ -27,7 +27,7 @@ func testMain(m *testing.M) int {
 		root, err = os.Getwd()
 	}
 	if err == nil {
-		cmd := exec.Command("go", "build", "-o", built, ".")
+		cmd := exec.Command("go", "build", "-trimpath", "-o", built, ".") // as make does, and as plugins are built
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		err = cmd.Run()
 	}
