@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 )
 
 // pool holds the instances of a module that were given one config: at most
@@ -17,10 +18,17 @@ type pool struct {
 	idle  chan *guest
 	made  chan struct{} // a token for each instance there is
 
+	solo chan struct{} // held during a call while the module is on probation
+
 	mu      sync.Mutex
 	streams []*host
 	closed  bool
+	failed  time.Time // when an instance was last thrown away
 }
+
+// probation is how long a module of which an instance failed runs one call at
+// a time, so that one that loops on every call takes one processor at most.
+const probation = 10 * time.Second
 
 // host is an instance that holds streams.
 type host struct {
@@ -32,16 +40,27 @@ type host struct {
 
 func newPool(w *wasm, input []byte) *pool {
 	n := max(1, runtime.GOMAXPROCS(0))
-	return &pool{wasm: w, input: input, idle: make(chan *guest, n), made: make(chan struct{}, n)}
+	return &pool{wasm: w, input: input, idle: make(chan *guest, n), made: make(chan struct{}, n), solo: make(chan struct{}, 1)}
 }
 
 // call calls a method on an instance that is idle, or on a new one.
 func (p *pool) call(ctx context.Context, method string, in []byte) ([]byte, error) {
+	if p.onProbation() {
+		select {
+		case p.solo <- struct{}{}:
+			defer func() { <-p.solo }()
+		case <-ctx.Done():
+			return nil, p.cancelled(ctx, method)
+		}
+	}
 	g, err := p.acquire(ctx, method)
 	if err != nil {
 		return nil, err
 	}
 	out, err := g.run(ctx, method, in)
+	if fatal(err) {
+		p.fault()
+	}
 	if fatal(err) || g.worn() {
 		g.close()
 		<-p.made
@@ -67,8 +86,24 @@ func (p *pool) acquire(ctx context.Context, method string) (*guest, error) {
 		}
 		return g, err
 	case <-ctx.Done():
-		return nil, &Error{Plugin: p.wasm.key, Method: method, Reason: Cancelled, Message: ctx.Err().Error(), Cause: ctx.Err()}
+		return nil, p.cancelled(ctx, method)
 	}
+}
+
+func (p *pool) cancelled(ctx context.Context, method string) error {
+	return &Error{Plugin: p.wasm.key, Method: method, Reason: Cancelled, Message: ctx.Err().Error(), Cause: ctx.Err()}
+}
+
+func (p *pool) fault() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = time.Now()
+}
+
+func (p *pool) onProbation() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.failed.IsZero() && time.Since(p.failed) < probation
 }
 
 func (p *pool) release(g *guest) {

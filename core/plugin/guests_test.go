@@ -1,0 +1,56 @@
+package plugin
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestJudgersInOtherLanguages runs one judger in C, Rust and AssemblyScript,
+// whose modules are committed beside their source; see the Makefile there.
+func TestJudgersInOtherLanguages(t *testing.T) {
+	modules, err := filepath.Glob("testdata/guests/*.wasm")
+	require.NoError(t, err)
+	require.Len(t, modules, 3)
+	for _, module := range modules {
+		t.Run(filepath.Base(module), func(t *testing.T) {
+			path, err := filepath.Abs(module)
+			require.NoError(t, err)
+			r, _ := load(t, Source{Key: "judger/exact", Wasm: path})
+			j := open(t, r, "exact")
+			for request, want := range map[string]float64{
+				`{"task":{"answer":"a"},"rollout":{"final_text":"a"}}`:        1,
+				`{"task":{"answer":"a"},"rollout":{"final_text":"b"}}`:        0,
+				`{"task":{"answer":"日本"},"rollout":{"final_text":"\u65e5本"}}`: 1,
+				`{"task":{"answer":""},"rollout":{"final_text":""}}`:          1,
+				`{"task":{"answer":"a"},"rollout":{}}`:                        0,
+			} {
+				v, err := j.Judge(t.Context(), judgeRequest(request))
+				require.NoError(t, err, request)
+				assert.InDelta(t, want, *v.Reward, 0, request)
+			}
+			_, err = j.Judge(t.Context(), judgeRequest(`{"task":{}}`))
+			assert.Contains(t, fails(t, err, Failed).Error(), "the task has no answer")
+		})
+	}
+}
+
+// TestACachedModuleStartsFast bounds the time from a registry to the first
+// verdict of a Go module whose code is on the disk.
+func TestACachedModuleStartsFast(t *testing.T) {
+	best := time.Hour
+	for range 5 {
+		begin := time.Now()
+		r := New(Options{CacheDir: zooBuilt.cache})
+		require.NoError(t, r.Add(t.Context(), Source{Key: "judger/tame", Wasm: zooBuilt.wasm}))
+		_, err := open(t, r, "tame").Judge(t.Context(), judgeRequest(`{"rollout":{"final_text":"skip"}}`))
+		require.NoError(t, err)
+		best = min(best, time.Since(begin))
+		require.NoError(t, r.Close(t.Context()))
+	}
+	t.Logf("cached start: %v", best)
+	assert.Less(t, best, time.Second, "100 ms is the target where nothing else runs; BenchmarkStart measures")
+}
