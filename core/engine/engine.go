@@ -139,6 +139,10 @@ func (e *Engine) open(ctx context.Context) error {
 	}
 	e.runner = agent.NewRunner(agent.RunnerOptions{Shim: []string{e.Self, "__shim"}, Log: e.Log})
 	e.File.Isolation = e.runner.Isolation()
+	e.File.Hidden = e.runner.Hides() && (e.File.Hidden || e.File.Resumed == 0)
+	if !e.runner.Hides() {
+		e.Log.Warn("agents can read the run folder: this machine has no namespaces to hide it in")
+	}
 	return nil
 }
 

@@ -42,11 +42,13 @@ func (r *rollout) execute(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 	if err != nil {
 		return invoker.InfraError, nil, err
 	}
-	exit, err := r.runner.Run(ctx, agent.Spec{
+	spec := agent.Spec{
 		Argv: argv, Dir: r.ws.Path(), Timeout: s.Timeout, Grace: grace,
 		Env:    agent.BaseEnv(agent.EnvOptions{BinDir: r.binDir, Home: home}),
 		Stdout: filepath.Join(dir, "stdout"), Stderr: filepath.Join(dir, "stderr"), Redact: r.redacted(),
-	})
+	}
+	r.hide(&spec, home)
+	exit, err := r.runner.Run(ctx, spec)
 	if err != nil {
 		return invoker.InfraError, nil, fmt.Errorf("start program: %w", err)
 	}
@@ -69,6 +71,13 @@ func (r *rollout) execute(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 		return invoker.AgentError, output, fmt.Errorf("%s%s", why, lastWords(exit.Stderr))
 	}
 	return invoker.OK, output, nil
+}
+
+// hide leaves a program nothing of the run folder but its workspace, its home
+// and the bin folder: the tasks and their answers, the operator's token and
+// the other rollouts are in there.
+func (r *rollout) hide(spec *agent.Spec, home string) {
+	spec.Hide, spec.Keep, spec.View = []string{r.Folder.Dir}, []string{r.ws.Path(), home}, []string{r.binDir}
 }
 
 // lastWords is ": " with the last line that a program wrote.

@@ -190,6 +190,7 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 	if v.plan.Output == invoker.JSONL {
 		spec.Line = func(line []byte) { v.line(ctx, line) }
 	}
+	v.hide(&spec, v.home)
 	exit, err := v.runner.Run(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("start agent: %w", err)
