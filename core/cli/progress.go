@@ -170,11 +170,12 @@ func (p *progress) summary(t *run.Totals) {
 	fmt.Fprintf(w, "tokens\t%d in, %d out, in %d calls\n", t.Usage.Input, t.Usage.Output, t.Calls)
 	fmt.Fprintf(w, "time\t%.1f s\n", t.Seconds)
 	for _, e := range p.rows {
-		text := fmt.Sprintf("%d rows in %s", e.Count, p.app.relative(e.Path))
-		if e.Refused > 0 {
-			text += fmt.Sprintf(", %d refused", e.Refused)
+		path := p.app.relative(e.Path)
+		if strings.Contains(filepath.Base(path), ".refused.") {
+			fmt.Fprintf(w, "\t%d refused, see %s\n", e.Refused, path)
+			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\n", e.Stage, text)
+		fmt.Fprintf(w, "%s\t%d rows in %s\n", e.Stage, e.Count, path)
 		if e.Message != "" {
 			fmt.Fprintf(w, "\t%s\n", e.Message)
 		}

@@ -76,7 +76,7 @@ func Convert(ctx context.Context, c Conversion) (*Written, error) {
 		for row, err := range rows.Selected(ctx, c.Store, c.Folder.ID, c.Stage) {
 			if err == nil {
 				w.Rows++
-				if row.InputIDs == nil {
+				if row.InputIDs == nil && len(row.Integrity.Fatal) == 0 {
 					w.TextOnly++
 				}
 			}
