@@ -115,7 +115,9 @@ func TestSanitizedRequests(t *testing.T) {
 		},
 		"unsigned thinking": {
 			openai, `{"model":"policy","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","reasoning_content":"hm"},{"role":"user","content":"c"}]}`, upstream.RefusesUnsigned,
-			func(r *upstream.Request) { assert.Equal(t, "user text:a | assistant text:b | user text:c", texts(r.Chat)) },
+			func(r *upstream.Request) {
+				assert.Equal(t, "user text:a | assistant text:b | user text:c", texts(r.Chat))
+			},
 			[]string{`unsigned: 1 parts of reasoning without a signature {"/messages/1":[{"type":"reasoning","text":"hm"}]}`},
 		},
 		"top_k": {
