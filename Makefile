@@ -82,10 +82,13 @@ lint: ## gofmt, go vet, staticcheck
 fmt: ## format all Go files
 	@gofmt -w $$(git ls-files '*.go')
 
-plugins: ## build the built-in plugins as processes, into bin/plugins
+plugins: ## build the built-in plugins as processes and as WASM modules, one a kind, into bin/plugins
 	@mkdir -p bin/plugins
-	@for kind in judgers invokers converters; do [ ! -f plugins/$$kind/main.go ] || go build -trimpath -o bin/plugins/$$kind ./plugins/$$kind || exit 1; done
-	@[ ! -f hooks/main.go ] || go build -trimpath -o bin/plugins/hooks ./hooks
+	@for d in judgers:plugins/judgers invokers:plugins/invokers converters:plugins/converters hooks:hooks formats:plugins/formats/serve; do \
+		go build -trimpath -o bin/plugins/$${d%%:*} ./$${d#*:} || exit 1; done
+	@for d in judgers:plugins/judgers invokers:plugins/invokers hooks:hooks formats:plugins/formats/serve; do \
+		GOOS=wasip1 GOARCH=wasm go build -trimpath -buildmode=c-shared -ldflags='-s -w' -o bin/plugins/$${d%%:*}.wasm ./$${d#*:} || exit 1; done
+	@ls -l bin/plugins
 
 clean: ## remove what was built and cached
 	@rm -rf bin .cache

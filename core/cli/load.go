@@ -31,7 +31,13 @@ func (a *App) registry() (*plugin.Registry, error) {
 	if err := os.MkdirAll(a.settings.Cache, 0o700); err != nil {
 		return nil, &exitError{exitInfra, fmt.Errorf("make cache folder: %w; set PENSTOCK_CACHE to another", err)}
 	}
-	return plugin.New(plugin.Options{CacheDir: a.settings.Cache, Log: a.log, Builtin: component.Registered()}), nil
+	self, err := os.Executable()
+	if err != nil {
+		return nil, &exitError{exitInfra, fmt.Errorf("find own binary: %w", err)}
+	}
+	return plugin.New(plugin.Options{
+		CacheDir: a.settings.Cache, Log: a.log, Builtin: component.Registered(), Shim: []string{self, "__shim"},
+	}), nil
 }
 
 // sources says where plugins come from beside the pipeline file, and how

@@ -120,7 +120,8 @@ func (f *File) goFolder(v *yaml.Node, transport string, s *PluginSource) bool {
 	return f.exists(dir, path, true)
 }
 
-// argv is a command line; a program with a slash in it is a path of the file.
+// argv is a command line; a program with a slash in it, and any word that
+// begins with ./ or ../, is a path of the file.
 func (f *File) argv(n *yaml.Node) []string {
 	if n == nil {
 		return nil
@@ -133,6 +134,11 @@ func (f *File) argv(n *yaml.Node) []string {
 		out[0] = f.abs(out[0])
 		if !f.exists(n.Content[0], out[0], false) {
 			return nil
+		}
+	}
+	for i, word := range out {
+		if strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../") {
+			out[i] = f.abs(word)
 		}
 	}
 	return out
