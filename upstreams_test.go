@@ -132,6 +132,7 @@ func TestProviders(t *testing.T) {
 	anthropic, _ := standIn(t, "anthropic", "--key", "key-of-the-provider-1")
 	openai, _ := standIn(t, "openai", "--key", "key-of-the-provider-2")
 	busy, _ := standIn(t, "anthropic", "--fault", "529x1000")
+	answered := map[string]string{"anthropic, bytes passed on": "anthropic"} // else openai
 	for name, model := range map[string]string{
 		"anthropic, bytes passed on": "upstream: { kind: anthropic, url: " + anthropic + ", api_key: \"${env:PROVIDER_KEY}\" }",
 		"openai, translated":         "upstream: { kind: openai, url: " + openai + ", api_key: \"${env:OTHER_KEY}\" }",
@@ -142,7 +143,12 @@ func TestProviders(t *testing.T) {
 			out := runWith(t, pipelineWith(t, model, "model: stand-in", "format: upstream"))
 			rows := readLines[map[string]any](t, filepath.Join(out, "rows.jsonl"))
 			require.Len(t, rows, 2)
+			engine := answered[name]
+			if engine == "" {
+				engine = "openai"
+			}
 			for _, r := range rows {
+				assert.Equal(t, engine, r["engine"])
 				assert.Nil(t, r["input_ids"])
 				assert.Len(t, r["messages"], 4, "question, call, result, answer")
 			}

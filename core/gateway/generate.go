@@ -50,6 +50,9 @@ func (c *call) generate() *failure {
 	}
 	defer stream.Close()
 	c.settle(true)
+	if a, ok := stream.(upstream.Answered); ok {
+		c.answeredBy(a.By())
+	}
 
 	g := &generation{c: c, served: newServing(c)}
 	g.parsed = &parsed{sink: g.served, id: c.claimID}

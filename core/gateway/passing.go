@@ -78,6 +78,14 @@ func (g *generation) pass(chunk *upstream.Chunk) {
 	g.c.out.pass(chunk.Raw)
 }
 
+// answeredBy notes which of several upstreams generates.
+func (c *call) answeredBy(u upstream.Upstream) {
+	c.rec.Engine = u.Kind()
+	if m := upstream.InfoOf(u).Model; m != "" {
+		c.rec.ModelServed = m
+	}
+}
+
 // knowID enters the id of a tool call that the client gets as it is.
 func (c *call) knowID(id string) string {
 	c.s.claimID(id)

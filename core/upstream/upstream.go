@@ -101,6 +101,9 @@ type Stream interface {
 	Close() error
 }
 
+// Answered is a stream that knows which of several upstreams gives it.
+type Answered interface{ By() Upstream }
+
 // Upstream generates. Generate may be called from several goroutines; the
 // context ends the generation too.
 type Upstream interface {
@@ -114,6 +117,7 @@ type Upstream interface {
 type Info struct {
 	Server  string // what and where it is, for people
 	Version string // the server's own, "" if it doesn't tell
+	Model   string // its name there, "" if requests say it
 	Context int    // in tokens, 0 if the server doesn't tell
 	// Parses says that it renders and parses by itself: it is asked with Chat
 	// and replies in Deltas, and a model of it has no format.

@@ -178,6 +178,13 @@ func said(c *trace.Call) string {
 	if c.Error != nil {
 		return c.Error.Message
 	}
+	if c.Raw == "" && c.Parsed != nil { // an upstream that parses gives no text of its own
+		said := chat.PlainText(c.Parsed.Parts)
+		for _, call := range chat.Calls(c.Parsed.Parts) {
+			said += " " + call.Name + string(call.Arguments)
+		}
+		return said
+	}
 	return c.Raw
 }
 

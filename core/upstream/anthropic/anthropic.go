@@ -103,7 +103,7 @@ func (s *server) connect(root string) {
 		h.Set("X-Api-Key", s.o.APIKey)
 	}
 	s.info = upstream.Info{
-		Server: Kind + " at " + root, Context: s.o.Context, Parses: true, Dialect: Dialect,
+		Server: Kind + " at " + root, Model: s.o.Model, Context: s.o.Context, Parses: true, Dialect: Dialect,
 		Refuses: []upstream.Refusal{upstream.RefusesOrphanChoice, upstream.RefusesUnsigned},
 	}
 	s.c = exchange.New(exchange.Options{

@@ -137,7 +137,7 @@ func (s *server) connect() {
 	if s.o.APIKey != "" {
 		h.Set("Authorization", "Bearer "+s.o.APIKey)
 	}
-	s.info = upstream.Info{Server: s.o.Kind + " at " + s.root, Context: s.o.Context, Parses: !s.o.OwnFormat}
+	s.info = upstream.Info{Server: s.o.Kind + " at " + s.root, Model: s.o.Model, Context: s.o.Context, Parses: !s.o.OwnFormat}
 	s.info.Refuses = s.refuses()
 	if !s.o.OwnFormat && !s.ids {
 		s.info.Dialect = Dialect

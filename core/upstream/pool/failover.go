@@ -80,7 +80,7 @@ func (f *Failover) Generate(ctx context.Context, r *upstream.Request) (upstream.
 	for i, u := range list {
 		s, err := u.Generate(ctx, r)
 		if err == nil {
-			return s, nil
+			return &answered{s, u}, nil
 		}
 		if _, notRun := upstream.NotRun(err); !notRun || i == len(list)-1 || ctx.Err() != nil {
 			return nil, err
@@ -104,3 +104,12 @@ func (f *Failover) able(r *upstream.Request) []upstream.Upstream {
 	}
 	return out
 }
+
+// answered is a stream that says who gives it.
+type answered struct {
+	upstream.Stream
+	by upstream.Upstream
+}
+
+// By implements upstream.Answered.
+func (a *answered) By() upstream.Upstream { return a.by }
