@@ -7,6 +7,10 @@
 // new process and mount namespaces, so that the kernel itself keeps the
 // promise; elsewhere the shim is a child subreaper that walks its descendants.
 //
+// In these namespaces folders can be hidden from a program, too, so that one
+// that works in a run folder sees nothing of it but its own workspace. Root
+// there has lost the capabilities to undo that; it has the others.
+//
 // What an invoker plans, what its output means, and what a run was worth
 // never enter here.
 package agent

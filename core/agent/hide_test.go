@@ -12,13 +12,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-dev/penstock/core/agent/sandbox"
 )
 
 const operatorToken = "the-operators-token"
 
 // hiding is a run folder of two rollouts, and a spec of an agent in the first
 // from which it is hidden.
-func hiding(t *testing.T, dir string) (run string, s Spec) {
+func hiding(t testing.TB, dir string) (run string, s Spec) {
 	t.Helper()
 	run = filepath.Join(dir, "run")
 	for _, name := range []string{"work/a/work", "work/a/homes/1", "work/a/start", "work/b/work", "work/.bin", "trace"} {
@@ -223,4 +225,47 @@ func TestNothingStartsUnhidden(t *testing.T) {
 	e := run1(t, runner(IsolationWalk), shell(s, "cat ../../../gateway.json"))
 	require.False(t, e.Hidden)
 	require.Equal(t, operatorToken, string(e.Stdout), "and where it can't, that is said")
+}
+
+func TestHiddenInASandbox(t *testing.T) {
+	r := runner("")
+	if !r.Hides() {
+		t.Skip("this machine allows no namespaces")
+	}
+	for _, name := range []string{sandbox.Landlock, sandbox.Bwrap} {
+		t.Run(name, func(t *testing.T) {
+			box, err := r.Sandbox(t.Context(), name)
+			if err != nil {
+				t.Skip(err)
+			}
+			run, s := hiding(t, t.TempDir())
+			s.Sandbox, s.Env = box, []string{"PATH=/usr/bin:/bin"}
+			s = shell(s, "cat ../../../gateway.json; ls -A ../../..; echo x > mine; cat mine")
+			e, err := r.Run(t.Context(), s)
+			if name == sandbox.Bwrap && os.Geteuid() == 0 {
+				require.ErrorContains(t, err, "root can't both")
+				return
+			}
+			require.NoError(t, err)
+			require.True(t, e.Hidden)
+			require.True(t, strings.HasSuffix(string(e.Stdout), "x\n"), "%s", e.Stderr)
+			require.NotContains(t, string(e.Stdout), operatorToken)
+			require.FileExists(t, filepath.Join(run, "work/a/work/mine"))
+		})
+	}
+}
+
+func BenchmarkStartHidden(b *testing.B) {
+	r := runner("")
+	if !r.Hides() {
+		b.Skip("this machine allows no namespaces")
+	}
+	_, s := hiding(b, b.TempDir())
+	s.Argv = []string{"/bin/true"}
+	for b.Loop() {
+		e, err := r.Run(b.Context(), s)
+		if err != nil || e.Code != 0 {
+			b.Fatal(e, err)
+		}
+	}
 }

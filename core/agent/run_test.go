@@ -411,7 +411,7 @@ func TestTempFolderIsPrivateAndShort(t *testing.T) {
 // A pipe that somebody outside of the run holds open can't hang it.
 func TestPipeHeldFromOutside(t *testing.T) {
 	r := runner(IsolationWalk)
-	s := job(t, "echo $$; echo done; read x; exit 0")
+	s := job(t, "echo $$; echo done; sleep 0.5; exit 0")
 	var held *os.File
 	s.Line = func(line []byte) {
 		if pid, err := strconv.Atoi(string(line)); err == nil {
