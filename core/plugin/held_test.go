@@ -109,5 +109,5 @@ func TestUnderAShimExecProgramsDieAndComeBack(t *testing.T) {
 	require.ErrorContains(t, err, "is missing, or the interpreter that it names")
 	begin := time.Now()
 	require.True(t, r.Crash("judger", "wild"))
-	assert.Less(t, time.Since(begin), time.Second)
+	assert.Less(t, time.Since(begin), 3*time.Second, "the race detector alone sleeps for one at exit")
 }
