@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/core/wire/anthropic"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
 
@@ -138,6 +139,23 @@ func TestSanitizedRequests(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOurSignatureIsNoneOfTheirs: thinking of another model, which clients say
+// again under a signature of ours, isn't sent to a provider that signs its own.
+func TestOurSignatureIsNoneOfTheirs(t *testing.T) {
+	body := func(signature string) string {
+		return `{"model":"policy","max_tokens":9,"messages":[{"role":"user","content":"a"},{"role":"assistant","content":[` +
+			`{"type":"thinking","thinking":"hm","signature":"` + signature + `"},{"type":"text","text":"b"}]},{"role":"user","content":"c"}]}`
+	}
+	r, edits := sanitizedRequest(t, "anthropic", "/v1/messages", body(anthropic.Signature("hm")), upstream.RefusesUnsigned)
+	assert.Equal(t, "user text:a | assistant text:b | user text:c", texts(r.Chat))
+	assert.Equal(t, upstream.Changed{Messages: true}, r.Raw.Changed)
+	assert.Len(t, edits, 1)
+	r, edits = sanitizedRequest(t, "anthropic", "/v1/messages", body("theirs"), upstream.RefusesUnsigned)
+	assert.Equal(t, body("theirs"), string(r.Raw.Body))
+	assert.Zero(t, r.Raw.Changed)
+	assert.Empty(t, edits)
 }
 
 // TestClampedMaxTokens: a bound that the context has no room for is clamped to
