@@ -60,6 +60,7 @@ type Options struct {
 type Engine struct {
 	o      Options
 	model  upstream.Upstream
+	probe  upstream.Upstream // see anything
 	tok    token.Tokenizer
 	format format.Format
 	faults *faults
@@ -106,8 +107,18 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, tok: token.NewBytes(o.Markers), format: f, faults: newFaults(o.Faults)}
 	e.model = script.New(o.Script, e.tok, script.Options{Log: o.Log})
+	probe, err := script.Parse([]byte(anything))
+	if err != nil {
+		return nil, err
+	}
+	e.probe = script.New(probe, e.tok, script.Options{Log: o.Log})
 	return e, nil
 }
+
+// anything is the script that answers a request for a single token which the
+// script has no rule for: clients ask so to see what a server can do, and a
+// model answers anything.
+const anything = "penstock: script/v1\notherwise: { reply: Hello }\n"
 
 // Close implements io.Closer.
 func (e *Engine) Close() error { return e.model.Close() }

@@ -101,10 +101,14 @@ func (x *exchange) run(p *prompt, s chat.Sampling, stops []string, each func(*up
 		return &upstream.StatusError{Status: 400, Message: fmt.Sprintf(
 			"This model's maximum context length is %d tokens. However, your request has %d input tokens.", x.e.o.Context, n)}
 	}
-	stream, err := x.e.model.Generate(x.r.Context(), &upstream.Request{
+	ask := &upstream.Request{
 		Model: x.e.o.Model, PromptIDs: p.IDs, Prompt: p.Text, LastMessage: p.LastMessage, Chat: p.chat,
 		Sampling: s, Stops: stops, WantIDs: true, AffinityKey: x.session(),
-	})
+	}
+	stream, err := x.e.model.Generate(x.r.Context(), ask)
+	if err != nil && s.MaxTokens != nil && *s.MaxTokens == 1 {
+		stream, err = x.e.probe.Generate(x.r.Context(), ask)
+	}
 	if err != nil {
 		return err
 	}
