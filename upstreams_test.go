@@ -123,6 +123,25 @@ func TestReportedByAScript(t *testing.T) {
 	checkRows(t, rows, readLines[engineCall](t, filepath.Join(dir, "engine.jsonl")))
 }
 
+// TestFormatByTemplate: the model's chat template picks the format, or the file
+// is refused before anything runs.
+func TestFormatByTemplate(t *testing.T) {
+	dir := pipelineWith(t, "upstream: { kind: script, file: model.yaml }", "format: auto", "template: chat.jinja")
+	b, err := os.ReadFile(filepath.Join("testdata", "upstreams", "model.yaml"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), b, 0o600))
+	template := filepath.Join(dir, "chat.jinja")
+	require.NoError(t, os.WriteFile(template, []byte("{{ messages }}"), 0o600))
+	text, code := penstock(t, dir, "run", "pipeline.yaml", "--out", "out")
+	assert.Equal(t, 2, code, text)
+	assert.Contains(t, text, "chat.jinja")
+	require.NoError(t, os.WriteFile(template, []byte("<|im_start|>{{ m }}<tool_call>\n{\"name\": }</tool_call><tool_response>"), 0o600))
+	out := runWith(t, dir)
+	rows := readLines[map[string]any](t, filepath.Join(out, "rows.jsonl"))
+	require.Len(t, rows, 2)
+	assert.Equal(t, "hermes", rows[0]["format"])
+}
+
 // TestProviders runs agents, which speak Anthropic's dialect, against providers
 // that parse by themselves: one of that dialect, one of another, and one that
 // stands in for another.

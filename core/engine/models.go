@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -137,6 +138,9 @@ func CheckModels(p *pipeline.Pipeline) error {
 }
 
 func checkModel(m *pipeline.Model) error {
+	if err := checkTemplate(m); err != nil {
+		return fmt.Errorf("format: %w", err)
+	}
 	if m.Upstream.Kind == script.Kind {
 		if _, err := script.Load(m.Upstream.File); err != nil {
 			return fmt.Errorf("upstream: %w", err)
@@ -150,6 +154,27 @@ func checkModel(m *pipeline.Model) error {
 		return nil // the file is checked without the environment
 	}
 	return connect.Check(connection(m))
+}
+
+// checkTemplate holds the format against the model's chat template, if there is
+// one.
+func checkTemplate(m *pipeline.Model) error {
+	if m.Template == "" || m.Format == formatUpstream {
+		return nil
+	}
+	text, err := format.ReadTemplate(m.Template)
+	if err != nil {
+		return err
+	}
+	if m.Format != format.Auto {
+		return format.Contradicts(m.Format, m.Template, text)
+	}
+	_, err = format.Detect(text)
+	var unsure *format.DetectError
+	if errors.As(err, &unsure) {
+		unsure.File = m.Template
+	}
+	return err
 }
 
 // unresolved says that a model's upstream has references left.

@@ -133,6 +133,9 @@ func (c *check) provider(key, n *yaml.Node, m *Model) {
 		}
 		return key
 	}
+	if m.Format == "auto" && c.f.enabled["format: auto"] && c.f.get(n, "template") == nil {
+		c.f.errorf(c.f.at(at("format")), "format", "give it a 'template', a .jinja file or a tokenizer_config.json, or name the format", "'format: auto' needs the model's chat template to pick a format by")
+	}
 	if m.Upstream.Kind == "script" || m.Upstream.Kind == "" || m.Format == "" {
 		return
 	}
