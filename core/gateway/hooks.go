@@ -105,6 +105,7 @@ func (c *call) applyHooks(hooks []*Hook, p hook.Point, subject, tools json.RawMe
 			if p == hook.Request {
 				edit.Before, edit.After = difference(edit.Before, edit.After)
 			}
+			c.g.log.Debug("hook acted", "hook", h.Name, "point", p, "call", c.rec.ID, "action", edit.Action, "report", string(edit.Report))
 			c.rec.Edits = append(c.rec.Edits, edit)
 		}
 		if v.denied {
