@@ -138,6 +138,11 @@ func (t *totals) take(e event, text map[string]*strings.Builder) {
 	switch {
 	case e.Test == "" && e.Action == "fail":
 		fmt.Printf("FAIL %s\n%s", e.Package, out)
+		for k, b := range text { // what a panic cut short
+			if strings.HasPrefix(k, e.Package+" ") {
+				fmt.Print(b.String())
+			}
+		}
 		t.broken = append(t.broken, e.Package)
 	case e.Test == "" && e.Action == "pass":
 		fmt.Printf("ok   %s %.1fs\n", e.Package, e.Elapsed)

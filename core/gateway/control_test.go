@@ -91,7 +91,7 @@ func TestSeed10aCase23Pop(t *testing.T) {
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
 	b := controlled(t, slow(entered, leave))
 	s := b.session(t)
-	go post(t, s, ask("hello", true))
+	postAside(t, s, ask("hello", true))
 	<-entered
 	got := make(chan answer, 1)
 	go func() { got <- b.control(t, operator, "POST", "/sessions/s-1/pop", "") }()

@@ -274,6 +274,24 @@ func post(t testing.TB, s *gateway.Session, body string) answer {
 	return do(t, request(t, s, body))
 }
 
+// postAside posts without waiting for the answer, whatever it is; the test
+// ends only after it has come.
+func postAside(t *testing.T, s *gateway.Session, body string) {
+	t.Helper()
+	r := request(t, s, body)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		res, err := http.DefaultClient.Do(r.WithContext(ctx))
+		if err == nil {
+			_, _ = io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
 // event is one server-sent event.
 type event struct {
 	name string

@@ -227,7 +227,7 @@ func TestLateCallsAreRecorded(t *testing.T) {
 	}}
 	b := start(t, e)
 	s := b.session(t)
-	go post(t, s, ask("hello", true))
+	postAside(t, s, ask("hello", true))
 	<-entered
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

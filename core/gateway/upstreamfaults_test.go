@@ -132,6 +132,7 @@ func isWholeReply(t *testing.T, d spoken, streamed bool, a answer, c *trace.Call
 		assert.Contains(t, a.body, d.args)
 	}
 	assert.Equal(t, trace.CallOK, c.Status)
+	require.NotNil(t, c.Served, "%+v", c.Error)
 	assert.Len(t, c.Served.Parts, 3)
 }
 
