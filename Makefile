@@ -12,7 +12,7 @@ PEERS        := $(CACHE)/peers/node_modules
 ROUTER       := @musistudio/claude-code-router@2.0.0
 CLAUDE       := $(NPM)/.bin/claude
 BWRAP        := $(CACHE)/debian/usr/bin/bwrap
-FUZZTIME     ?= 3s
+FUZZTIME     ?= 1s
 
 export PENSTOCK_CACHE ?= $(CACHE)/penstock
 # What deps unpacked is found by the tests, after what the machine has.
