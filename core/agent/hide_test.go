@@ -38,12 +38,12 @@ func hiding(t testing.TB, dir string) (run string, s Spec) {
 	return run, s
 }
 
+// canHide are the isolations that can hide folders: those with namespaces.
+var canHide = []string{IsolationPIDNS}
+
 // hidingHost makes the run folder for a host, in namespaces alone.
-func hidingHost(t *testing.T, h *host, isolation string) (run string, s Spec) {
+func hidingHost(t *testing.T, h *host) (run string, s Spec) {
 	t.Helper()
-	if isolation == IsolationWalk {
-		t.Skip("nothing is hidden without namespaces")
-	}
 	run, s = hiding(t, h.dir)
 	if h.cred != nil {
 		require.NoError(t, filepath.WalkDir(run, func(path string, _ os.DirEntry, err error) error {
@@ -59,8 +59,8 @@ func shell(s Spec, line string) Spec {
 }
 
 func TestHiddenFoldersAreNotFound(t *testing.T) {
-	eachHost(t, func(t *testing.T, h *host, isolation string) {
-		run, s := hidingHost(t, h, isolation)
+	eachHostIn(t, canHide, func(t *testing.T, h *host, isolation string) {
+		run, s := hidingHost(t, h)
 		e := h.run(t, isolation, shell(s, `ls -A ../../..; ls -A "$RUN"; ls -A ..; ls -A ../..; cd ..; ls -A ..; say said`))
 		require.True(t, e.Hidden)
 		require.Equal(t, "work\nwork\nhomes\nwork\n.bin\na\n.bin\na\nsaid\n", string(e.Stdout), "%s", e.Stderr)
@@ -91,8 +91,8 @@ func TestHiddenFoldersAreNotFound(t *testing.T) {
 
 // Root is not let at a file by its number on the disk either.
 func TestHiddenFileByItsNumber(t *testing.T) {
-	eachHost(t, func(t *testing.T, h *host, isolation string) {
-		run, s := hidingHost(t, h, isolation)
+	eachHostIn(t, canHide, func(t *testing.T, h *host, isolation string) {
+		run, s := hidingHost(t, h)
 		handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, filepath.Join(run, "gateway.json"), 0)
 		if err != nil {
 			t.Skip(err)
@@ -108,8 +108,8 @@ func TestHiddenFileByItsNumber(t *testing.T) {
 
 // What is kept is the real thing; all else takes nothing.
 func TestKeptPathsAreReal(t *testing.T) {
-	eachHost(t, func(t *testing.T, h *host, isolation string) {
-		run, s := hidingHost(t, h, isolation)
+	eachHostIn(t, canHide, func(t *testing.T, h *host, isolation string) {
+		run, s := hidingHost(t, h)
 		e := h.run(t, isolation, shell(s, `echo made > mine; mkdir -p ~/d; echo at home > ~/d/f; echo temp > $TMPDIR/t; cat $TMPDIR/t
 			for f in $RUN/new $RUN/work/new ../new $RUN/work/.bin/new; do touch $f && echo $f; done
 			rm $RUN/work/.bin/say && echo removed; rmdir $RUN/work/a/work && echo removed; stat -c '%a %u' $RUN/work`))
@@ -135,8 +135,8 @@ func (h *host) uid() int {
 
 // Neither during a run nor after the host was killed is a mount on the machine.
 func TestHidingLeavesNoMount(t *testing.T) {
-	eachHost(t, func(t *testing.T, h *host, isolation string) {
-		run, s := hidingHost(t, h, isolation)
+	eachHostIn(t, canHide, func(t *testing.T, h *host, isolation string) {
+		run, s := hidingHost(t, h)
 		ready := filepath.Join(s.Dir, "ready")
 		unchanged := func() {
 			mounts, err := os.ReadFile("/proc/self/mountinfo")

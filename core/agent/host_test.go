@@ -95,12 +95,17 @@ func specJSON(s Spec) map[string]any {
 // both isolations.
 func eachHost(t *testing.T, f func(t *testing.T, h *host, isolation string)) {
 	t.Helper()
+	eachHostIn(t, []string{IsolationPIDNS, IsolationWalk}, f)
+}
+
+func eachHostIn(t *testing.T, isolations []string, f func(t *testing.T, h *host, isolation string)) {
+	t.Helper()
 	users := map[string]bool{"ordinary user": true}
 	if os.Geteuid() == 0 {
 		users["root"] = false
 	}
 	for name, ordinary := range users {
-		for _, isolation := range []string{IsolationPIDNS, IsolationWalk} {
+		for _, isolation := range isolations {
 			t.Run(name+"/"+isolation, func(t *testing.T) {
 				h := newHost(t, ordinary)
 				if isolation == IsolationPIDNS && h.run(t, isolation, job(t, "true")).Isolation != isolation {
