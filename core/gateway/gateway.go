@@ -22,6 +22,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/penstock-dev/penstock/core/point"
 	"github.com/penstock-dev/penstock/core/trace"
 )
 
@@ -121,7 +122,7 @@ type Gateway struct {
 	served   chan struct{} // closed when the server has ended
 	operator [sha256.Size]byte
 	hosts    map[string]bool
-	watch    *observers
+	watch    *point.Watch
 	closing  atomic.Bool
 
 	mu       sync.Mutex
@@ -144,7 +145,7 @@ func New(o Options) (*Gateway, error) {
 		o: o, calls: o.Calls, log: o.Log,
 		addr:     l.Addr().(*net.TCPAddr),
 		served:   make(chan struct{}),
-		watch:    newObservers(o.ObserverQueue, o.Log),
+		watch:    point.NewWatch(o.ObserverQueue, o.Log),
 		sessions: map[[sha256.Size]byte]*Session{}, opened: map[string]bool{},
 	}
 	if o.OperatorToken != "" {
@@ -167,6 +168,10 @@ func New(o Options) (*Gateway, error) {
 	}()
 	return g, nil
 }
+
+// Dropped counts, by the name of the hook, the events that observing hooks
+// missed because they were too slow.
+func (g *Gateway) Dropped() map[string]int { return g.watch.Dropped() }
 
 // URL is the root of the gateway, such as http://127.0.0.1:40123, without a
 // slash at its end.
@@ -197,7 +202,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 		err = errors.Join(err, g.server.Close())
 	}
 	<-g.served
-	g.watch.close(ctx)
+	g.watch.Close(ctx)
 	return err
 }
 

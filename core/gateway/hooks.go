@@ -2,34 +2,15 @@ package gateway
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"runtime/debug"
-	"slices"
 
+	"github.com/penstock-dev/penstock/core/point"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/doc"
 	"github.com/penstock-dev/penstock/sdk/hook"
 )
-
-// changing lists the hooks that may change what passes at a point, in order.
-func (m *Model) changing(p hook.Point) []*Hook {
-	var out []*Hook
-	for i := range m.Hooks {
-		if slices.Contains(m.Hooks[i].Changes, p) {
-			out = append(out, &m.Hooks[i])
-		}
-	}
-	return out
-}
-
-// observed says that some hook watches a point.
-func (m *Model) observed(p hook.Point) bool {
-	return slices.ContainsFunc(m.Hooks, func(h Hook) bool { return slices.Contains(h.Observes, p) })
-}
 
 // event makes the document of one call of a hook.
 func (s *Session) event(p hook.Point, subject, tools json.RawMessage) doc.Bytes {
@@ -63,73 +44,27 @@ func (s *Session) event(p hook.Point, subject, tools json.RawMessage) doc.Bytes 
 	return b.Bytes()
 }
 
-// verdict is what the hooks of one point made of a subject.
-type verdict struct {
-	value   json.RawMessage // as it is now
-	changed bool
-	denied  bool
-	reason  string
-}
-
 // applyHooks runs the hooks of a point in order. What each one does is added
-// to edits, with the subject before and after as brief makes them.
-func (c *call) applyHooks(hooks []*Hook, p hook.Point, subject, tools json.RawMessage, check func(json.RawMessage) error) verdict {
-	v := verdict{value: subject}
-	for _, h := range hooks {
-		result, err := applyHook(c.ctx, c.g.log, h, c.s.event(p, v.value, tools))
-		if err == nil && result.Action == hook.Replace {
-			if e := check(result.Value); e != nil {
-				err = fmt.Errorf("hook %s replaces the %s with something else: %w", h.Name, p, e)
-			}
-		}
-		edit := trace.Edit{Hook: h.Name, Point: string(p), Action: string(result.Action), Reason: result.Reason, Report: result.Report}
-		if err != nil {
-			edit.Error = err.Error()
-			edit.Action = string(hook.Continue)
-			c.g.log.Warn("hook failed", "hook", h.Name, "point", p, "call", c.rec.ID, "open", h.FailOpen, "error", err)
-			if !h.FailOpen {
-				c.s.hookFailed(edit.Hook, err)
-				edit.Action = string(hook.Deny)
-				edit.Reason = fmt.Sprintf("hook %s failed: %v", h.Name, err)
-			}
-		}
-		switch hook.Action(edit.Action) {
-		case hook.Replace:
-			edit.Before, edit.After = v.value, result.Value
-			v.value, v.changed = result.Value, true
-		case hook.Deny:
-			edit.Before = v.value
-			v.denied, v.reason = true, edit.Reason
-		}
-		if edit.Action != string(hook.Continue) || edit.Report != nil || edit.Error != "" {
-			if p == hook.Request {
-				edit.Before, edit.After = difference(edit.Before, edit.After)
-			}
-			c.g.log.Debug("hook acted", "hook", h.Name, "point", p, "call", c.rec.ID, "action", edit.Action, "report", string(edit.Report))
-			c.rec.Edits = append(c.rec.Edits, edit)
-		}
-		if v.denied {
-			break
-		}
+// to the record's edits.
+func (c *call) applyHooks(hooks []*Hook, p hook.Point, subject, tools json.RawMessage, check func(json.RawMessage) error) point.Outcome {
+	passage := point.Passage{
+		Point: p, Log: c.g.log.With("call", c.rec.ID), Check: check,
+		Event: func(value json.RawMessage) doc.Doc { return c.s.event(p, value, tools) },
 	}
-	return v
+	if p == hook.Request {
+		passage.Differ = difference
+	}
+	out := passage.Run(c.ctx, hooks, subject)
+	c.rec.Edits = append(c.rec.Edits, out.Edits...)
+	if out.Err != nil {
+		c.s.hookFailed(out.Failed, out.Err)
+	}
+	return out
 }
 
-// applyHook calls one hook; a panic of it is its error.
-func applyHook(ctx context.Context, log *slog.Logger, h *Hook, d doc.Doc) (r hook.Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			log.Error("panic in a hook", "hook", h.Name, "panic", p, "stack", string(debug.Stack()))
-			r, err = hook.Result{}, fmt.Errorf("panic: %v", p)
-		}
-	}()
-	if r, err = h.Hook.Apply(ctx, hook.NewEvent(d)); err != nil {
-		return hook.Result{}, err
-	}
-	if err := r.Check(); err != nil {
-		return hook.Result{}, err
-	}
-	return r, nil
+// observe shows a subject to the hooks that only watch.
+func (c *call) observe(p hook.Point, subject, tools json.RawMessage) {
+	c.g.watch.Send(c.m.Hooks, p, c.s.event(p, subject, tools))
 }
 
 // difference keeps of two conversations only what differs: objects whose keys
@@ -204,8 +139,8 @@ func (t *toolCall) decode(value json.RawMessage) error {
 // hookRequest runs the hooks of the request. It gives the conversation to go
 // on with, or the reason of a denial.
 func (c *call) hookRequest(conv *chat.Conversation) (out *chat.Conversation, reason string, denied bool, err error) {
-	hooks := c.m.changing(hook.Request)
-	watched := c.m.observed(hook.Request)
+	hooks := point.Changing(c.m.Hooks, hook.Request)
+	watched := point.Observed(c.m.Hooks, hook.Request)
 	if len(hooks) == 0 && !watched {
 		return conv, "", false, nil
 	}
@@ -226,11 +161,11 @@ func (c *call) hookRequest(conv *chat.Conversation) (out *chat.Conversation, rea
 		next = &changed
 		return nil
 	})
-	if v.denied {
-		return nil, v.reason, true, nil
+	if v.Denied {
+		return nil, v.Reason, true, nil
 	}
 	if watched && !c.counting {
-		c.g.watch.send(c.s, hook.Request, v.value, nil)
+		c.observe(hook.Request, v.Value, nil)
 	}
 	return next, "", false, nil
 }
@@ -278,7 +213,7 @@ func sameJSON(a, b json.RawMessage) bool {
 // hookCall runs the hooks of one tool call, and gives the part that is served
 // in its place.
 func (c *call) hookCall(p *chat.Part) chat.Part {
-	hooks := c.m.changing(hook.ToolCall)
+	hooks := point.Changing(c.m.Hooks, hook.ToolCall)
 	served := *p
 	if len(hooks) > 0 {
 		subject, err := chat.Marshal(toolCall{p.ID, p.Name, p.Arguments, p.ArgumentsRaw})
@@ -289,12 +224,12 @@ func (c *call) hookCall(p *chat.Part) chat.Part {
 			var t toolCall
 			return t.decode(value)
 		})
-		if v.denied {
-			return chat.Part{Type: chat.Text, Text: v.reason}
+		if v.Denied {
+			return chat.Part{Type: chat.Text, Text: v.Reason}
 		}
-		if v.changed {
+		if v.Changed {
 			var t toolCall
-			if t.decode(v.value) == nil { // it was checked before
+			if t.decode(v.Value) == nil { // it was checked before
 				served.Name, served.Arguments, served.ArgumentsRaw = t.Name, t.Arguments, t.ArgumentsRaw
 			}
 		}
@@ -315,11 +250,11 @@ func (c *call) leaveOut(p *chat.Part) {
 
 // observeCall shows a served call to those who watch.
 func (c *call) observeCall(p *chat.Part) {
-	if !c.m.observed(hook.ToolCall) {
+	if !point.Observed(c.m.Hooks, hook.ToolCall) {
 		return
 	}
 	if subject, err := chat.Marshal(toolCall{p.ID, p.Name, p.Arguments, p.ArgumentsRaw}); err == nil {
-		c.g.watch.send(c.s, hook.ToolCall, subject, c.toolsJSON())
+		c.observe(hook.ToolCall, subject, c.toolsJSON())
 	}
 }
 
@@ -337,8 +272,8 @@ func (c *call) toolsJSON() json.RawMessage {
 
 // hookReply runs the hooks of the whole reply.
 func (c *call) hookReply(r *chat.Reply) *chat.Reply {
-	hooks := c.m.changing(hook.Reply)
-	watched := c.m.observed(hook.Reply)
+	hooks := point.Changing(c.m.Hooks, hook.Reply)
+	watched := point.Observed(c.m.Hooks, hook.Reply)
 	if len(hooks) == 0 && !watched {
 		return r
 	}
@@ -355,8 +290,8 @@ func (c *call) hookReply(r *chat.Reply) *chat.Reply {
 		next = &changed
 		return nil
 	})
-	if v.denied {
-		next = &chat.Reply{Parts: []chat.Part{{Type: chat.Text, Text: v.reason}}, Finish: chat.FinishStop}
+	if v.Denied {
+		next = &chat.Reply{Parts: []chat.Part{{Type: chat.Text, Text: v.Reason}}, Finish: chat.FinishStop}
 	}
 	if next != r {
 		next.ID, next.Model, next.Usage = r.ID, r.Model, r.Usage
@@ -364,7 +299,7 @@ func (c *call) hookReply(r *chat.Reply) *chat.Reply {
 	}
 	if watched {
 		if subject, err := chat.Marshal(next); err == nil {
-			c.g.watch.send(c.s, hook.Reply, subject, nil)
+			c.observe(hook.Reply, subject, nil)
 		}
 	}
 	return next

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-dev/penstock/core/point"
 	"github.com/penstock-dev/penstock/core/token"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/core/upstream"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/format"
-	"github.com/penstock-dev/penstock/sdk/hook"
 )
 
 // The ways in which calls are captured.
@@ -52,14 +52,7 @@ type Model struct {
 }
 
 // Hook is one use of a hook under a model.
-type Hook struct {
-	Name     string
-	Hook     hook.Hook
-	Observes []hook.Point
-	Changes  []hook.Point
-	// FailOpen treats an error of the hook as continue, else it is a deny.
-	FailOpen bool
-}
+type Hook = point.Hook
 
 // Budget bounds a session; 0 is no bound.
 type Budget struct {

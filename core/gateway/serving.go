@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"github.com/penstock-dev/penstock/core/point"
 	"github.com/penstock-dev/penstock/core/wire/sse"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/hook"
@@ -23,8 +24,8 @@ type serving struct {
 func newServing(c *call) *serving {
 	return &serving{
 		c: c, stream: c.req.Stream,
-		holdCalls: len(c.m.changing(hook.ToolCall)) > 0,
-		holdReply: len(c.m.changing(hook.Reply)) > 0,
+		holdCalls: len(point.Changing(c.m.Hooks, hook.ToolCall)) > 0,
+		holdReply: len(point.Changing(c.m.Hooks, hook.Reply)) > 0,
 		single:    c.conv.ToolChoice != nil && c.conv.ToolChoice.DisableParallel,
 	}
 }
