@@ -37,7 +37,7 @@ func TestKillAndResume(t *testing.T) {
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 
-	assert.Eventually(t, func() bool { return len(processesWith(out)) == 0 && len(processesWith(marker)) == 0 }, time.Second, 20*time.Millisecond)
+	assert.Eventually(t, func() bool { return len(processesWith(out)) == 0 && len(processesWith(marker)) == 0 }, promised(time.Second), 20*time.Millisecond)
 	assert.Empty(t, processesWith(marker), "a tool's process is left")
 	assert.Empty(t, processesWith(out), "a process of the run is left")
 
@@ -112,5 +112,5 @@ func TestInterruptWhileLoading(t *testing.T) {
 	require.True(t, ok, "%v: %s", err, said.String())
 	assert.Equal(t, 1, exit.ExitCode(), said.String())
 	assert.Contains(t, said.String(), "interrupted")
-	assert.Eventually(t, func() bool { return len(processesWith(cache)) == 0 }, time.Second, 10*time.Millisecond, "the build has ended")
+	assert.Eventually(t, func() bool { return len(processesWith(cache)) == 0 }, promised(time.Second), 10*time.Millisecond, "the build has ended")
 }

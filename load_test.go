@@ -24,6 +24,15 @@ import (
 // loadReply is what the models of testdata/load always say.
 const loadReply = "This is step one of the plan. Then comes step two of it, and after that there is nothing left to be done but to say so, which takes a while."
 
+// promised is a time that is promised where nothing else runs, as the long
+// form of the tests does; beside them all it may take fifteen times as long.
+func promised(d time.Duration) time.Duration {
+	if soak() {
+		return d
+	}
+	return 15 * d
+}
+
 // soak says that the long forms of tests are wanted.
 func soak() bool { return os.Getenv("PENSTOCK_SOAK") != "" }
 

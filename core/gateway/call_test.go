@@ -188,7 +188,7 @@ func TestRecordIsFull(t *testing.T) {
 	assert.Equal(t, 200, c.HTTPStatus)
 	assert.False(t, c.ClientGone)
 	assert.False(t, c.Received.IsZero() || c.FirstByte.IsZero() || c.Done.IsZero())
-	require.Eventually(t, func() bool { return b.store.wasDelivered(c.ID) }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.store.wasDelivered(c.ID) }, 15*time.Second, time.Millisecond)
 	assert.Equal(t, c.Usage, s.Stats().Usage)
 }
 

@@ -74,7 +74,7 @@ func TestEveryDialect(t *testing.T) {
 				assert.Equal(t, "policy", c.ModelAsked)
 				assert.Equal(t, trace.CallOK, c.Status)
 			}
-			require.Eventually(t, func() bool { return b.store.wasDelivered("s-1.2") }, time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return b.store.wasDelivered("s-1.2") }, 15*time.Second, time.Millisecond)
 
 			for _, bad := range []struct {
 				path, body string

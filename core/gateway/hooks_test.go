@@ -338,7 +338,7 @@ func TestObservers(t *testing.T) {
 	dropped := b.Dropped()["watch"]
 	assert.GreaterOrEqual(t, dropped, 12-3)
 	close(gate)
-	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(seen) == 12-dropped }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(seen) == 12-dropped }, 15*time.Second, time.Millisecond)
 	assert.Contains(t, seen[0], "request {")
 	assert.Contains(t, seen[1], `tool_call {`)
 	assert.Contains(t, seen[1], `{"a":1}`)

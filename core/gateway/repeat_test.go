@@ -57,7 +57,7 @@ func TestRepeatJoins(t *testing.T) {
 			assert.Equal(t, "one two", at(decoded(t, a.body), "content", 0, "text"))
 		}
 		assert.Len(t, e.seen(), 1)
-		require.Eventually(t, func() bool { return len(b.store.all()) == 2 }, time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(b.store.all()) == 2 }, 15*time.Second, time.Millisecond)
 		first, second := b.store.all()[0], b.store.all()[1]
 		assert.Equal(t, "s-1.1", first.ID)
 		assert.True(t, first.ClientGone)
@@ -67,7 +67,7 @@ func TestRepeatJoins(t *testing.T) {
 		assert.Empty(t, second.Lineage)
 		assert.Zero(t, second.Usage)
 		assert.Equal(t, first.Served.ID, second.Served.ID)
-		require.Eventually(t, func() bool { return b.store.wasDelivered(first.ID) && b.store.wasDelivered(second.ID) }, time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return b.store.wasDelivered(first.ID) && b.store.wasDelivered(second.ID) }, 15*time.Second, time.Millisecond)
 		st := s.Stats()
 		assert.Equal(t, 1, st.Calls)
 		assert.False(t, st.BudgetHit)

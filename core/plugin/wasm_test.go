@@ -134,7 +134,7 @@ func TestACallerMayStopWaitingForAnInstance(t *testing.T) {
 }
 
 func TestALoopingGuestDoesNotStallTheHost(t *testing.T) {
-	_, j := wildModule(t, Limits{Timeout: time.Second})
+	_, j := wildModule(t, Limits{Timeout: 4 * time.Second})
 	stop := make(chan struct{})
 	var gaps []time.Duration
 	var wg sync.WaitGroup
@@ -162,7 +162,7 @@ func TestALoopingGuestDoesNotStallTheHost(t *testing.T) {
 	wg.Wait()
 	fails(t, err, Timeout)
 	slices.Sort(gaps)
-	assert.Less(t, gaps[len(gaps)-1], 500*time.Millisecond, "a host that waits for the guest stalls for the second that it loops")
+	assert.Less(t, gaps[len(gaps)-1], 3*time.Second, "a host that waits for the guest stalls for the four seconds that it loops")
 }
 
 func TestWhatAModuleWritesIsLogged(t *testing.T) {

@@ -33,7 +33,7 @@ func serve(t *testing.T, o Options, h http.HandlerFunc) (*Client, string) {
 		assert.NoError(t, c.Close())
 		s.CloseClientConnections()
 		s.Close()
-		assert.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 3*time.Second, 10*time.Millisecond, "goroutines stay")
+		assert.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 15*time.Second, 10*time.Millisecond, "goroutines stay")
 	})
 	return c, s.URL
 }

@@ -77,7 +77,7 @@ func stand(t *testing.T, o engine.Options) (*engine.Engine, string) {
 		s.CloseClientConnections()
 		s.Close()
 		require.NoError(t, e.Close())
-		assert.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 3*time.Second, 10*time.Millisecond, "goroutines stay")
+		assert.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 15*time.Second, 10*time.Millisecond, "goroutines stay")
 	})
 	return e, s.URL
 }
