@@ -37,7 +37,7 @@ demo-claude: build $(NPM_STAMP) ## the same pipeline with the real Claude Code, 
 
 build: ## build bin/penstock
 	@mkdir -p bin
-	@go build -trimpath -o $(BIN) .
+	@go build -trimpath -buildvcs=auto -o $(BIN) .
 
 # Claude Code and the official SDKs, in the versions of .ci/npm/package.json.
 $(NPM_STAMP): .ci/npm/package.json

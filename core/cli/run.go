@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -184,13 +183,4 @@ func closeAll(err *error, closer func() error) {
 	if e := closer(); e != nil && *err == nil {
 		*err = &exitError{exitInfra, e}
 	}
-}
-
-// BuildVersion is the version that the binary carries.
-func BuildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "devel"
-	}
-	return info.Main.Version
 }
