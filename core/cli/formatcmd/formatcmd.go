@@ -6,7 +6,6 @@ package formatcmd
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,8 +21,20 @@ import (
 // Resolve opens the format that spec names.
 type Resolve func(ctx context.Context, spec string) (format.Format, error)
 
+// failure is an error of the cases that were run, not of how they were asked
+// for.
+type failure string
+
+func (f failure) Error() string { return string(f) }
+
+// ExitCode is that of a test that failed.
+func (failure) ExitCode() int { return 1 }
+
 // ErrFailed is returned when cases failed; what failed is printed already.
-var ErrFailed = errors.New("cases failed")
+const ErrFailed = failure("cases failed")
+
+// ErrNothing is wrapped when no case was run, which shows nothing of a format.
+const ErrNothing = failure("no case was run")
 
 // Command is `penstock format`. list gives the descriptors of all formats.
 func Command(resolve func(ctx context.Context, spec string) (format.Format, error), list func() []component.Descriptor) *cobra.Command {

@@ -129,11 +129,21 @@ func TestTest(t *testing.T) {
 	assert.ErrorIs(t, err, ErrFailed)
 	assert.Contains(t, out, "FAIL b (mine)")
 	assert.Contains(t, out, "- want {\"n\":9007199254740992}\n  + got  {\"n\": 9007199254740993}")
-	assert.True(t, strings.HasSuffix(out, "skipped, as there is no such format: other (1)\n1 passed, 1 failed, 1 skipped\n"), out)
+	assert.True(t, strings.HasSuffix(out, "1 skipped, as there is no such format: other (1)\n1 passed, 1 failed\n"), out)
 
 	out, err = penstock(t, "", "test", "-f", "mine", "-v", write(t, "other.jsonl", other))
 	require.NoError(t, err)
 	assert.Equal(t, "ok   c (mine)\n1 passed, 0 failed\n", out)
+
+	// What ran nothing is no success.
+	out, err = penstock(t, "", "test", write(t, "other.jsonl", other))
+	assert.ErrorIs(t, err, ErrNothing)
+	assert.ErrorContains(t, err, "-f FORMAT")
+	assert.Equal(t, "1 skipped, as there is no such format: other (1)\n0 passed, 0 failed\n", out)
+	out, err = penstock(t, "", "test", write(t, "none.jsonl", "\n"))
+	assert.ErrorIs(t, err, ErrNothing)
+	assert.ErrorContains(t, err, "none.jsonl holds none")
+	assert.Equal(t, "0 passed, 0 failed\n", out)
 
 	_, err = penstock(t, "", "test", write(t, "bad.jsonl", pass+"\n{\"id\":1}\n"+pass))
 	assert.ErrorContains(t, err, "bad.jsonl:2: ")

@@ -27,7 +27,8 @@ func testCommand(resolve Resolve, list func() []component.Descriptor) *cobra.Com
 		Use:   "test FILE",
 		Short: "Run parser cases, whole and split",
 		Long: "Run the cases of a JSONL file, each whole, byte by byte, rune by rune and under random splits.\n" +
-			"Cases of formats that there aren't are skipped and counted. The last line is `N passed, N failed`.",
+			"Cases of formats that there aren't are skipped and counted. The last line is `N passed, N failed`.\n" +
+			"Exit code 1 says that a case failed, or that none was run.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var names []string
@@ -86,11 +87,11 @@ func runCases(cmd *cobra.Command, file string, resolve Resolve, names []string, 
 			fmt.Fprintf(out, "ok   %s (%s)\n", c.ID, name)
 		}
 	}
-	return summarize(cmd, passed, failed, skipped)
+	return summarize(cmd, file, passed, failed, skipped)
 }
 
 // summarize prints what was skipped, by format, and the counts.
-func summarize(cmd *cobra.Command, passed, failed int, skipped map[string]int) error {
+func summarize(cmd *cobra.Command, file string, passed, failed int, skipped map[string]int) error {
 	out := cmd.OutOrStdout()
 	total := 0
 	var unknown []string
@@ -100,16 +101,18 @@ func summarize(cmd *cobra.Command, passed, failed int, skipped map[string]int) e
 	}
 	slices.Sort(unknown)
 	if total > 0 {
-		fmt.Fprintf(out, "skipped, as there is no such format: %s\n", strings.Join(unknown, ", "))
+		fmt.Fprintf(out, "%d skipped, as there is no such format: %s\n", total, strings.Join(unknown, ", "))
 	}
-	line := fmt.Sprintf("%d passed, %d failed", passed, failed)
-	if total > 0 {
-		line += fmt.Sprintf(", %d skipped", total)
+	fmt.Fprintf(out, "%d passed, %d failed\n", passed, failed)
+	if failed == 0 && passed > 0 {
+		return nil
 	}
-	fmt.Fprintln(out, line)
-	if failed > 0 {
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	switch {
+	case failed > 0:
 		return ErrFailed
+	case total == 0:
+		return fmt.Errorf("%w: %s holds none; a case is a line {id, format, tools, text, want}", ErrNothing, file)
 	}
-	return nil
+	return fmt.Errorf("%w: %s has cases of other formats alone; run them with one that there is: -f FORMAT, a name of `penstock format ls` or a YAML file", ErrNothing, file)
 }
