@@ -72,9 +72,6 @@ func (a *App) gateway(ctx context.Context, path string, set []string, out, model
 	}
 	defer closeAll(&err, store.Close)
 	file := a.describe(p, folder, plugins)
-	if err := folder.WriteFile(file); err != nil {
-		return &exitError{exitInfra, err}
-	}
 	seen, flush, err := a.telemetry(ctx, p, folder)
 	if err != nil {
 		return err

@@ -68,8 +68,19 @@ func (f *Folder) ReadFile() (*File, error) {
 	return &d, nil
 }
 
-// WriteFile writes run.json.
+// WriteFile writes run.json, which makes the folder that of a run.
 func (f *Folder) WriteFile(d *File) error {
+	if err := f.writeFile(d); err != nil || !f.fresh {
+		return err
+	}
+	f.fresh = false
+	if f.link == "" {
+		return nil
+	}
+	return relink(f.link, f.ID)
+}
+
+func (f *Folder) writeFile(d *File) error {
 	return Replace(f.Path("run.json"), func(w *os.File) error {
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)

@@ -24,6 +24,11 @@ type Folder struct {
 	ID  string // r-<ULID>
 
 	lock *os.File
+	// fresh is a folder that WriteFile has not made a run folder of yet; made
+	// says that the folder itself is new, too. link is what then shall link to
+	// it, or "".
+	fresh, made bool
+	link        string
 }
 
 // NewID returns a fresh id with the given prefix letter, such as r-<ULID>.
@@ -32,40 +37,66 @@ func NewID(prefix string) string { return prefix + "-" + ulid.Make().String() }
 // ErrInUse is wrapped by the error for a folder that another process holds.
 var ErrInUse = errors.New("run folder is in use")
 
+// folders are those that a run folder begins with, files what a run may have
+// written before its run.json.
+var (
+	folders = []string{"trace", "artifacts", "work"}
+	files   = []string{"events.jsonl", "gateway.json", "lock"}
+)
+
 // Create makes the folder of a new run. With an empty dir it is <runs>/<run
-// id>, and <runs>/latest then links to it. A dir that is given must be new or
-// empty.
+// id>, and <runs>/latest links to it once the run's file is written. A dir
+// that is given must be new or empty. A run whose file is never written leaves
+// nothing: Close takes away what there is of it.
 func Create(dir, runs string) (*Folder, error) {
-	f := &Folder{ID: NewID("r"), Dir: dir}
-	link := ""
+	f := &Folder{ID: NewID("r"), Dir: dir, fresh: true}
 	if dir == "" {
 		f.Dir = filepath.Join(runs, f.ID)
-		link = filepath.Join(runs, "latest")
+		f.link = filepath.Join(runs, "latest")
 	}
 	abs, err := filepath.Abs(f.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("create run folder: %w", err)
 	}
 	f.Dir = abs
-	entries, err := os.ReadDir(f.Dir)
-	if err == nil && len(entries) > 0 {
-		return nil, fmt.Errorf("create run folder: %s is not empty; choose another with --out, or go on with it: penstock resume %s", f.Dir, dir)
+	switch entries, err := os.ReadDir(f.Dir); {
+	case errors.Is(err, os.ErrNotExist):
+		f.made = true
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("create run folder: %s is a file; choose another with --out", f.Dir)
+	case err != nil:
+		return nil, fmt.Errorf("create run folder: %w", err)
+	case len(entries) > 0:
+		return nil, f.taken(dir)
 	}
-	for _, sub := range []string{"", "trace", "artifacts", "work"} {
+	for _, sub := range append([]string{""}, folders...) {
 		if err := os.MkdirAll(filepath.Join(f.Dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("create run folder: %w", err)
 		}
 	}
-	if err := f.acquire(); err != nil {
-		return nil, err
+	return f, f.acquire()
+}
+
+// taken says what is in a folder that should be empty, and what can be done.
+func (f *Folder) taken(given string) error {
+	if _, err := os.Stat(f.Path("run.json")); err != nil {
+		return fmt.Errorf("create run folder: %s is not empty; choose another with --out", f.Dir)
 	}
-	if link != "" {
-		if err := relink(link, f.ID); err != nil {
-			f.Close()
-			return nil, err
-		}
+	return fmt.Errorf("create run folder: %s holds a run already; choose another with --out, or go on with that run: penstock resume %s", f.Dir, given)
+}
+
+// discard takes away a run that never began: what Create made and what was
+// written since, and nothing else.
+func (f *Folder) discard() {
+	for _, sub := range folders {
+		os.RemoveAll(f.Path(sub))
 	}
-	return f, nil
+	for _, name := range files {
+		os.Remove(f.Path(name))
+	}
+	if f.made {
+		os.Remove(f.Dir) // stays where there is something else in it
+	}
 }
 
 // relink points a symbolic link at a new target in one step.
@@ -128,10 +159,13 @@ func (f *Folder) acquire() error {
 	return nil
 }
 
-// Close gives the lock back.
+// Close gives the lock back. A run whose file was never written is gone then.
 func (f *Folder) Close() error {
 	if f.lock == nil {
 		return nil
+	}
+	if f.fresh {
+		f.discard()
 	}
 	err := f.lock.Close()
 	f.lock = nil

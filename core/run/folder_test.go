@@ -18,7 +18,8 @@ func TestCreateIsNewOrEmptyAndLocked(t *testing.T) {
 	require.NoError(t, f.WriteFile(&File{Version: FileVersion, Run: f.ID}))
 
 	_, err = Create(dir, "runs")
-	assert.ErrorContains(t, err, "is not empty")
+	assert.ErrorContains(t, err, "holds a run already")
+	assert.ErrorContains(t, err, "penstock resume "+dir)
 
 	_, err = Open(dir)
 	assert.True(t, errors.Is(err, ErrInUse), "%v", err)
@@ -39,11 +40,58 @@ func TestCreateLinksLatest(t *testing.T) {
 	for range 2 {
 		f, err := Create("", "runs")
 		require.NoError(t, err)
+		require.NoError(t, f.WriteFile(&File{Version: FileVersion, Run: f.ID}))
 		got, err := filepath.EvalSymlinks("runs/latest")
 		require.NoError(t, err)
 		assert.Equal(t, f.ID, filepath.Base(got))
 		require.NoError(t, f.Close())
 	}
+}
+
+func TestCreateRefusesWhatIsNoRunFolder(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "thesis.txt"), []byte("x"), 0o600))
+	for _, path := range []string{dir, filepath.Join(dir, "thesis.txt")} {
+		_, err := Create(path, "runs")
+		require.Error(t, err)
+		assert.Contains(t, err.Error(), "--out")
+		assert.NotContains(t, err.Error(), "resume", "there is no run to go on with")
+	}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, 1)
+}
+
+// A run that ends before it began is no run: its folder can be used again, and
+// latest stays what it was.
+func TestARunThatNeverBeganLeavesNothing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	first, err := Create("", "runs")
+	require.NoError(t, err)
+	require.NoError(t, first.WriteFile(&File{Version: FileVersion, Run: first.ID}))
+	require.NoError(t, first.Close())
+
+	failed, err := Create("", "runs")
+	require.NoError(t, err)
+	events, err := failed.Events(nil)
+	require.NoError(t, err)
+	require.NoError(t, events.Close())
+	require.NoError(t, failed.Close())
+	assert.NoDirExists(t, failed.Dir)
+	latest, err := filepath.EvalSymlinks("runs/latest")
+	require.NoError(t, err)
+	assert.Equal(t, first.ID, filepath.Base(latest))
+
+	// A folder that was there stays, with what others put into it meanwhile.
+	require.NoError(t, os.Mkdir("mine", 0o700))
+	again, err := Create("mine", "runs")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile("mine/note", []byte("x"), 0o600))
+	require.NoError(t, again.Close())
+	entries, err := os.ReadDir("mine")
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	assert.Equal(t, "note", entries[0].Name())
 }
 
 func TestOpenSaysWhatIsNoRunFolder(t *testing.T) {
@@ -74,6 +122,7 @@ func TestEventsAreRedacted(t *testing.T) {
 	e.Redact(func(text string) string { return strings.ReplaceAll(text, "s3cret", "***") })
 	e.Emit(Event{Type: Warned, Message: "a s3cret", Error: "s3cret"})
 	require.NoError(t, e.Close())
+	require.NoError(t, f.WriteFile(&File{Version: FileVersion, Run: f.ID}))
 	require.NoError(t, f.Close())
 	assert.Equal(t, "a ***", seen[0].Message)
 	text, err := os.ReadFile(f.Path("events.jsonl"))
