@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -28,8 +29,10 @@ const maxRollouts = 10_000_000
 
 // registry makes a registry with the plugins of this binary.
 func (a *App) registry() (*plugin.Registry, error) {
-	if err := os.MkdirAll(a.settings.Cache, 0o700); err != nil {
-		return nil, &exitError{exitInfra, fmt.Errorf("make cache folder: %w; set PENSTOCK_CACHE to another", err)}
+	if a.settings.SharedCache {
+		if err := ownFolder(a.settings.Cache); err != nil {
+			return nil, &exitError{exitInfra, fmt.Errorf("cache folder: %w; set PENSTOCK_CACHE to another, or HOME", err)}
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -38,6 +41,23 @@ func (a *App) registry() (*plugin.Registry, error) {
 	return plugin.New(plugin.Options{
 		CacheDir: a.settings.Cache, Log: a.log, Builtin: component.Registered(), Shim: []string{self, "__shim"},
 	}), nil
+}
+
+// ownFolder makes a folder, or finds that it is this user's alone: programs
+// are started from it.
+func ownFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s is not a folder of this user alone", dir)
+	}
+	return nil
 }
 
 // sources says where plugins come from beside the pipeline file, and how

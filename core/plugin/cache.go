@@ -25,9 +25,25 @@ func (c cache) folder(name string) (string, error) {
 	}
 	dir := filepath.Join(c.dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make the plugin cache: %w", err)
+		return "", fmt.Errorf("make the plugin cache: %w; set PENSTOCK_CACHE to a folder that can be written", err)
 	}
 	return dir, nil
+}
+
+// goFolders are the go command's own caches where the environment names none:
+// without a home it would not know where to put them.
+func (c cache) goFolders(env func(string) string) []string {
+	if env("HOME") != "" {
+		return nil
+	}
+	var out []string
+	if env("GOCACHE") == "" && env("XDG_CACHE_HOME") == "" {
+		out = append(out, "GOCACHE="+filepath.Join(c.dir, "go-build"))
+	}
+	if env("GOPATH") == "" {
+		out = append(out, "GOPATH="+filepath.Join(c.dir, "go"))
+	}
+	return out
 }
 
 // keep copies a file to a path that is named by its sha256, and returns both.

@@ -56,6 +56,7 @@ func (r *Registry) build(ctx context.Context, dir string, target goTarget) (stri
 	if err != nil {
 		return "", fmt.Errorf("build %s: there is no go command in PATH; install Go, or build the plugin elsewhere and name the file", dir)
 	}
+	target.env = append(r.cache.goFolders(os.Getenv), target.env...)
 	r.log.Debug("build plugin", "folder", dir, "as", target.name)
 	if err := compileGo(ctx, tool, dir, path, target); err != nil {
 		return "", fmt.Errorf("build %s: %w", dir, err)

@@ -124,7 +124,7 @@ func (v value) path() (string, error) {
 	if rest, ok := strings.CutPrefix(s, "~/"); ok {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", fmt.Errorf("find home folder: %w", err)
+			return "", fmt.Errorf("%s is in a home folder, and there is none: %w; set HOME, or write the whole path", s, err)
 		}
 		return filepath.Join(home, rest), nil
 	}

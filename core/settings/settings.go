@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/knadh/koanf/parsers/yaml"
@@ -29,6 +30,9 @@ import (
 type Settings struct {
 	Runs    string // the folder of run folders
 	Cache   string // built plugins, compiled modules
+	// SharedCache says that Cache is a default below the system's temp folder,
+	// where others can make folders too.
+	SharedCache bool
 	Gateway Gateway
 	Limits  Limits
 	Plugins Plugins
@@ -89,7 +93,7 @@ type Telemetry struct {
 type Options struct {
 	Dir       string          // the working directory
 	ConfigDir string          // ~/.config
-	CacheDir  string          // the default of cache
+	CacheDir  string          // ~/.cache
 	Environ   func() []string // NAME=value
 	// Flags are values given on the command line, by key, such as
 	// "gateway.addr" of the flag --gateway-addr.
@@ -120,11 +124,13 @@ func Load(o Options) (*Settings, error) {
 			defaults[strings.ReplaceAll(key.name, ".", delim)] = key.def
 		}
 	}
-	defaults["cache"] = filepath.Join(o.CacheDir, "penstock")
+	defaults["cache"] = o.cache()
 	if err := l.k.Load(confmap.Provider(defaults, delim), nil); err != nil {
 		return nil, fmt.Errorf("read default settings: %w", err)
 	}
-	l.file(filepath.Join(o.ConfigDir, "penstock", "settings.yaml"))
+	if o.ConfigDir != "" {
+		l.file(filepath.Join(o.ConfigDir, "penstock", "settings.yaml"))
+	}
 	l.file(filepath.Join(o.Dir, "penstock.settings.yaml"))
 	l.environment()
 	l.flags()
@@ -132,7 +138,17 @@ func Load(o Options) (*Settings, error) {
 	if len(l.problems) > 0 {
 		return nil, &Error{l.problems}
 	}
+	s.SharedCache = o.CacheDir == "" && s.From["cache"] == ""
 	return s, nil
+}
+
+// cache is the default of that setting. A process without a home, as of a
+// service, has it in the temp folder, apart for each user.
+func (o Options) cache() string {
+	if o.CacheDir == "" {
+		return filepath.Join(os.TempDir(), fmt.Sprintf("penstock-cache-%d", os.Getuid()))
+	}
+	return filepath.Join(o.CacheDir, "penstock")
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -151,9 +167,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	if o.CacheDir == "" {
-		if o.CacheDir, err = os.UserCacheDir(); err != nil {
-			o.CacheDir = os.TempDir()
-		}
+		o.CacheDir, _ = os.UserCacheDir() // "" without a home
 	}
 	if o.Environ == nil {
 		o.Environ = os.Environ
@@ -184,7 +198,7 @@ func (l *loader) problem(format string, args ...any) {
 func (l *loader) file(path string) {
 	layer := koanf.New(delim)
 	err := layer.Load(file.Provider(path), yaml.Parser())
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // a home may be no folder at all
 		return
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package settings
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -82,4 +83,42 @@ func TestBrokenFile(t *testing.T) {
 	_, err := p.load(nil)
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "settings.yaml: ")
+}
+
+// A service may have no home, or one that is no folder. Only what is in the
+// home needs it.
+func TestWithoutHome(t *testing.T) {
+	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	dir := t.TempDir()
+	load := func(environ ...string) (*Settings, error) {
+		return Load(Options{Dir: dir, Environ: func() []string { return environ }})
+	}
+	// The working directory is no place of the user's settings.
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "penstock"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "penstock", "settings.yaml"), []byte("log: { level: error }"), 0o644))
+	t.Chdir(dir)
+
+	s, err := load()
+	require.NoError(t, err)
+	assert.True(t, s.SharedCache)
+	assert.Equal(t, os.TempDir(), filepath.Dir(s.Cache))
+	assert.Contains(t, filepath.Base(s.Cache), strconv.Itoa(os.Getuid()), "users don't share it")
+	assert.Equal(t, "info", s.Log.Level)
+
+	s, err = load("PENSTOCK_CACHE=" + dir)
+	require.NoError(t, err)
+	assert.False(t, s.SharedCache)
+	assert.Equal(t, dir, s.Cache)
+
+	_, err = load("PENSTOCK_RUNS=~/runs")
+	assert.ErrorContains(t, err, "~/runs is in a home folder")
+	assert.ErrorContains(t, err, "set HOME")
+
+	t.Setenv("HOME", "/dev/null")
+	s, err = load()
+	require.NoError(t, err)
+	assert.False(t, s.SharedCache)
 }
