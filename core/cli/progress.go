@@ -110,9 +110,19 @@ func (p *progress) rollout(e run.Event) string {
 	}
 	text += fmt.Sprintf("  %.1f s", e.Seconds)
 	if e.Error != "" {
-		text += "\n    " + e.Error
+		text += "\n    " + firstLine(e.Error)
 	}
 	return text
+}
+
+// firstLine leaves out the stack of a plugin and the like; rollouts.jsonl has
+// all of it.
+func firstLine(text string) string {
+	first, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if rest != "" {
+		first += " ..."
+	}
+	return first
 }
 
 // line prints a line above the live one.
@@ -126,7 +136,7 @@ func (p *progress) line(text string) {
 // printable keeps what a task or an agent wrote from moving the cursor.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
 			return '\uFFFD'
 		}
 		return r

@@ -32,7 +32,7 @@ type guest struct {
 // instantiate makes an instance and runs its start function.
 func (w *wasm) instantiate(ctx context.Context) (*guest, error) {
 	g := &guest{wasm: w, functions: map[string]api.Function{}, lines: newLineLog(w.log)}
-	g.lines.rate = logsPerSecond
+	g.lines.rate, g.lines.told = logsPerSecond, true
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions(exportInitialize).
 		WithStdout(g.lines).WithStderr(g.lines)
 	if w.now {
@@ -103,7 +103,8 @@ func (g *guest) worn() bool {
 	return int64(g.module.Memory().Size()) > g.wasm.limits.Memory/4*3
 }
 
-// failure makes an Error of what ended a guest.
+// failure makes an Error of what ended a guest, and logs it in one line; the
+// guest's stack is for debugging.
 func (g *guest) failure(method string, err error) error {
 	e := &Error{Plugin: g.wasm.key, Method: method, Tail: g.lines.tail(), Cause: err}
 	var exit *sys.ExitError
@@ -124,7 +125,14 @@ func (g *guest) failure(method string, err error) error {
 		text = strings.TrimSuffix(strings.TrimPrefix(text, "wasm error: "), " (recovered by wazero)")
 		e.Reason, e.Message = Trapped, "the module trapped: "+text
 	}
-	g.wasm.log.Debug("plugin module failed", "method", method, "error", err)
+	cause := e.Message
+	if e.Reason == Trapped || e.Reason == Exited {
+		if said := g.lines.reason(); said != "" {
+			cause += ": " + said
+		}
+	}
+	g.wasm.log.Error("plugin module failed", "method", method, "cause", cause)
+	g.wasm.log.Debug("plugin module failed", "method", method, "stack", err)
 	return e
 }
 

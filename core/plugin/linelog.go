@@ -18,10 +18,14 @@ const (
 )
 
 // lineLog makes log entries of what a plugin writes. A line that slog's JSON
-// handler wrote keeps its level and its attributes; lines of a panic are
-// errors; any other line is information. It keeps the end of what came.
+// handler wrote keeps its level and its attributes; the first line of a panic
+// is an error and its stack is for debugging; any other line is information.
+// It keeps the end of what came.
 type lineLog struct {
 	log *slog.Logger
+	// told says that who reads the panic tells of it, so that its first line
+	// is for debugging as well.
+	told bool
 	// lines allowed in a second; 0 means any number
 	rate int
 
@@ -82,18 +86,40 @@ func (l *lineLog) tail() string {
 	return strings.TrimSpace(strings.ToValidUTF8(string(text), ""))
 }
 
-// note remembers a line of a panic.
-func (l *lineLog) note(line []byte) {
+// reason is the first line of a panic, else the last line that the plugin
+// wrote; "" if it wrote nothing.
+func (l *lineLog) reason() string {
+	text := l.tail()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.panics {
+		text, _, _ = strings.Cut(text, "\n")
+		return text
+	}
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+// note remembers a line of a panic and returns the level of a line that
+// doesn't say its own.
+func (l *lineLog) note(line []byte) slog.Level {
+	level := slog.LevelInfo
+	if l.panics {
+		level = slog.LevelDebug
+	}
 	if !l.panics && (bytes.HasPrefix(line, []byte("panic: ")) || bytes.HasPrefix(line, []byte("fatal error: "))) {
 		l.panics = true
+		if level = slog.LevelError; l.told {
+			level = slog.LevelDebug
+		}
 	}
 	if l.panics && len(l.cause)+len(line) < maxCause {
 		l.cause = append(append(l.cause, line...), '\n')
 	}
+	return level
 }
 
 func (l *lineLog) emit(line []byte) {
-	l.note(line)
+	level := l.note(line)
 	if len(bytes.TrimSpace(line)) == 0 || !l.allow() {
 		return
 	}
@@ -101,10 +127,6 @@ func (l *lineLog) emit(line []byte) {
 		if l.reemit(gjson.ParseBytes(line)) {
 			return
 		}
-	}
-	level := slog.LevelInfo
-	if l.panics {
-		level = slog.LevelError
 	}
 	l.log.Log(context.Background(), level, string(line))
 }

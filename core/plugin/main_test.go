@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -78,6 +79,17 @@ func (r *records) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.String()
+}
+
+// at are the lines of a level.
+func (r *records) at(level string) []string {
+	var out []string
+	for line := range strings.Lines(r.String()) {
+		if strings.Contains(line, " level="+level+" ") {
+			out = append(out, line)
+		}
+	}
+	return out
 }
 
 // newRegistry is a registry that ends with the test.

@@ -151,16 +151,21 @@ func TestACrashTellsItsPanic(t *testing.T) {
 	assert.Contains(t, e.Error(), "panic: the lion is loose")
 	assert.Contains(t, e.Error(), "zoo.go:")
 	assert.Contains(t, logged.String(), `level=ERROR msg="panic: the lion is loose" plugin=judger/wild`)
+	assert.Len(t, logged.at("ERROR"), 1, "the stack is no error of its own")
 	_, err = ask(j, "")
 	require.NoError(t, err)
 }
 
 func TestAPanicInOneCallLeavesTheProcessAlone(t *testing.T) {
-	_, _, j := wildProcess(t)
+	_, logged, j := wildProcess(t)
 	before, _ := pids(t, j)
 	_, err := ask(j, "panic")
 	e := fails(t, err, Failed)
 	assert.Contains(t, e.Error(), "the plugin panicked: the lion is loose")
+	require.Eventually(t, func() bool { return strings.Contains(logged.String(), "zoo.go:") }, time.Minute, 5*time.Millisecond)
+	require.Len(t, logged.at("ERROR"), 1)
+	assert.Contains(t, logged.at("ERROR")[0], `msg="plugin panicked" plugin=judger/wild panic="the lion is loose"`)
+	assert.NotContains(t, logged.at("ERROR")[0], "zoo.go:", "the stack is for debugging")
 	after, _ := pids(t, j)
 	assert.Equal(t, before, after)
 }

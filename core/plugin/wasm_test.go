@@ -90,6 +90,28 @@ func TestAGoPanicTellsWhere(t *testing.T) {
 	assert.Contains(t, err.Error(), "zoo.go:")
 }
 
+// A module that fails is one line of the log, however deep its stack was.
+func TestAFailedModuleIsOneError(t *testing.T) {
+	for act, cause := range map[string]string{
+		"panic": "the module trapped: unreachable: panic: the lion is loose",
+		"exit":  "the module ended itself with exit code 3",
+	} {
+		t.Run(act, func(t *testing.T) {
+			r, logged := load(t, Source{Key: "judger/wild", Wasm: zooBuilt.wasm})
+			_, err := ask(open(t, r, "wild"), act)
+			require.Error(t, err)
+			lines := logged.at("ERROR")
+			require.Len(t, lines, 1, logged.String())
+			assert.Contains(t, lines[0], "plugin=judger/wild")
+			assert.Contains(t, lines[0], cause)
+			if act == "panic" {
+				assert.Contains(t, strings.Join(logged.at("DEBUG"), "\n"), "zoo.go:", "the stack is there for who asks for it")
+			}
+			assert.Empty(t, logged.at("INFO"))
+		})
+	}
+}
+
 func TestARequestOverTheLimitIsRefused(t *testing.T) {
 	_, j := wildModule(t, Limits{In: 1000})
 	_, err := j.Judge(t.Context(), judgeRequest(`{"task":"`+strings.Repeat("x", 1000)+`"}`))

@@ -28,16 +28,16 @@ import (
 
 // Settings are the engine's settings. Paths are absolute.
 type Settings struct {
-	Runs    string // the folder of run folders
-	Cache   string // built plugins, compiled modules
+	Runs  string // the folder of run folders
+	Cache string // built plugins, compiled modules
 	// SharedCache says that Cache is a default below the system's temp folder,
 	// where others can make folders too.
 	SharedCache bool
-	Gateway Gateway
-	Limits  Limits
-	Plugins Plugins
-	Trace   Trace
-	Log     Log
+	Gateway     Gateway
+	Limits      Limits
+	Plugins     Plugins
+	Trace       Trace
+	Log         Log
 	// Redact and Telemetry say what is taken out of what is written, and what
 	// is told to others.
 	Redact    Redact

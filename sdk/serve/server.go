@@ -199,7 +199,8 @@ func (o *opened) call(ctx context.Context, method string, in []byte) (*proto.Cal
 // the others that the process serves.
 func recovered(err *error) {
 	if p := recover(); p != nil {
-		slog.Error("plugin panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		slog.Error("plugin panicked", "panic", fmt.Sprint(p))
+		slog.Debug("plugin panicked", "stack", string(debug.Stack()))
 		*err = &component.Error{Code: "panic", Message: fmt.Sprintf("the plugin panicked: %v", p)}
 	}
 }
