@@ -178,6 +178,11 @@ func (p *progress) summary(t *run.Totals) {
 		fmt.Fprintf(w, "reward\tnone\n")
 	}
 	fmt.Fprintf(w, "tokens\t%d in, %d out, in %d calls\n", t.Usage.Input, t.Usage.Output, t.Calls)
+	if t.Cost != nil {
+		fmt.Fprintf(w, "cost\t%.4f USD, %s\n", *t.Cost, t.CostBasis)
+	} else if p.priced() {
+		fmt.Fprintf(w, "cost\tnot known: not all calls have prices and counts\n")
+	}
 	fmt.Fprintf(w, "time\t%.1f s\n", t.Seconds)
 	for _, e := range p.rows {
 		path := p.app.relative(e.Path)
@@ -197,6 +202,16 @@ func (p *progress) summary(t *run.Totals) {
 	if n := t.Status[trace.Cancelled] + t.Status[trace.Queued] + t.Status[trace.Running]; n > 0 {
 		fmt.Fprintf(p.out, "\n%d rollouts are not done; go on with: penstock resume %s\n", n, dir)
 	}
+}
+
+// priced says that somebody wants to know what the run costs.
+func (p *progress) priced() bool {
+	for _, m := range p.x.pipeline.Models {
+		if m.Prices != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func statuses(t *run.Totals) string {

@@ -27,6 +27,7 @@ import (
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/telemetry"
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/sdk/converter"
 	"github.com/penstock-dev/penstock/sdk/invoker"
 	"github.com/penstock-dev/penstock/sdk/judger"
@@ -312,16 +313,18 @@ func (e *Engine) totals(ctx context.Context) (*run.Totals, error) {
 		return nil, err
 	}
 	t := &run.Totals{Rollouts: len(e.Pipeline.Tasks) * e.Pipeline.Samples, Status: map[string]int{}}
-	sum := 0.0
+	sum, spent := 0.0, cost.Cost{}
 	for _, r := range rs {
 		t.Status[r.Status]++
 		t.Usage = t.Usage.Add(r.Usage)
+		spent = spent.Add(cost.Read(r.Cost, r.CostBasis))
 		t.Calls += r.Calls
 		if r.Reward != nil {
 			t.Rewarded++
 			sum += *r.Reward
 		}
 	}
+	t.Cost, t.CostBasis = spent.Amount(), string(spent.Basis)
 	if n := t.Rollouts - len(rs); n > 0 {
 		t.Status[trace.Queued] += n
 	}

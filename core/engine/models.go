@@ -33,6 +33,7 @@ func (e *Engine) openModel(ctx context.Context, m *pipeline.Model) (*gateway.Mod
 	out := &gateway.Model{
 		Entry: m.Name, ServeAs: m.ServeAs, Name: m.Model, FormatName: m.Format,
 		Aliases: m.Aliases, UnknownModels: m.UnknownModels, Capture: m.Capture, Context: m.Context, Sampling: m.Sampling,
+		Prices: m.Prices,
 	}
 	if out.ServeAs == "" {
 		out.ServeAs = m.Name
@@ -122,7 +123,7 @@ func (e *Engine) named(model string, info upstream.Info) {
 func connection(m *pipeline.Model) connect.Config {
 	return connect.Config{
 		Kind: m.Upstream.Kind, URL: m.Upstream.URL, APIKey: m.Upstream.APIKey, Model: m.Model,
-		Capture: m.Capture, OwnFormat: m.Format != formatUpstream, Context: m.Context, With: m.Upstream.With,
+		Capture: m.Capture, OwnFormat: m.Format != formatUpstream, Context: m.Context, Prices: m.Prices, With: m.Upstream.With,
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/invoker"
 )
@@ -102,12 +103,33 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 		v.warn(v.stage.ID, e.Error())
 	}
 	if err != nil {
+		v.spent(nil)
 		return nil, invoker.InfraError, err
 	}
 	if err := v.artifacts(res); err != nil {
 		v.warn(v.stage.ID, err.Error())
 	}
-	return v.result(ctx, exit)
+	result, status, err := v.result(ctx, exit)
+	v.spent(result)
+	return result, status, err
+}
+
+// spent adds what this try cost to the rollout, and makes it the result's. What
+// the gateway counted comes before what the program says of itself, which is an
+// estimate.
+func (v *invocation) spent(result *invoker.Result) {
+	var c cost.Cost
+	if v.session != nil {
+		c = v.session.Stats().Cost
+	}
+	if result != nil && result.Cost != nil && c.Amount() == nil {
+		c = cost.Cost{USD: *result.Cost, Basis: cost.Estimated}
+	}
+	if result != nil {
+		result.Cost = c.Amount()
+	}
+	sum := cost.Read(v.state.Cost, v.state.CostBasis).Add(c)
+	v.state.Cost, v.state.CostBasis = sum.Amount(), string(sum.Basis)
 }
 
 // limit is how long this try may take: the stage's timeout, or its budget of
@@ -132,7 +154,7 @@ func (v *invocation) open(ctx context.Context, res *trace.StageResult, deadline 
 			Attempt: res.Attempt, ModelEntry: v.stage.Model, Opened: time.Now().UTC(),
 		},
 		Model: model, Task: v.task.Data, Deadline: deadline, Hold: true,
-		Budget: gateway.Budget{Calls: v.stage.Budget.Calls, Turns: v.stage.Budget.Turns, Tokens: v.stage.Budget.Tokens},
+		Budget: gateway.Budget{Calls: v.stage.Budget.Calls, Turns: v.stage.Budget.Turns, Tokens: v.stage.Budget.Tokens, USD: v.stage.Budget.USD},
 	})
 	if err != nil {
 		return fmt.Errorf("open session: %w", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-dev/penstock/core/token"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/core/wire"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -42,7 +43,13 @@ type call struct {
 
 	counting       bool // tokens only
 	reserved, turn bool // taken out of the budget, not settled yet
+	reached        bool // the upstream took it
 	committed      bool
+
+	prices *cost.Prices // of who generates, nil where they aren't known
+	billed *float64     // what the upstream says it charges
+	held   float64      // of the budget in US dollars, while holds
+	holds  bool
 }
 
 // serveGeneration serves one model call.
@@ -70,7 +77,7 @@ func (g *Gateway) serveGeneration(in *inbound) {
 
 func (g *Gateway) newCall(in *inbound, s *Session, seq int) *call {
 	return &call{
-		g: g, s: s, m: s.spec.Model, in: in, ctx: s.ctx, rec: s.record(in, seq),
+		g: g, s: s, m: s.spec.Model, in: in, ctx: s.ctx, rec: s.record(in, seq), prices: s.prices,
 		out: &output{
 			in: in, control: http.NewResponseController(in.w),
 			timeout: g.o.WriteTimeout, every: g.o.KeepAlive, early: in.dialect.StartEarly,
@@ -186,7 +193,7 @@ func (c *call) guarded() (f *failure) {
 		c.g.log.Error("panic in a call", "call", c.rec.ID, "panic", p, "stack", string(debug.Stack()))
 		f = fail(trace.CallError, wire.Internal, "penstock failed; its log says more under %s", c.rec.ID)
 	}()
-	for _, step := range []func() *failure{c.decode, c.wait, c.repeat, c.admit, c.change, c.place, c.sanitize, c.assemble, c.generate} {
+	for _, step := range []func() *failure{c.decode, c.wait, c.repeat, c.admit, c.change, c.place, c.sanitize, c.assemble, c.afford, c.generate} {
 		if f := step(); f != nil || c.committed {
 			return f
 		}
@@ -197,6 +204,7 @@ func (c *call) guarded() (f *failure) {
 // release gives back what a call holds that didn't get to its end.
 func (c *call) release() {
 	c.settle(false)
+	c.pay(cost.Cost{})
 	c.s.repeats.fail(c.first)
 	if c.link != nil {
 		c.s.graph.Drop(c.link)
@@ -206,6 +214,7 @@ func (c *call) release() {
 
 // settle ends the call's reservation in the budget.
 func (c *call) settle(reached bool) {
+	c.reached = c.reached || reached
 	c.s.settle(c.reserved, c.turn, reached)
 	if reached && c.rec.Kind == trace.Side {
 		c.s.sideCall()
@@ -225,6 +234,9 @@ func (c *call) commit(status int) error {
 	c.rec.Done = time.Now()
 	c.committed = true
 	c.s.use(c.rec.Usage)
+	spent := c.price()
+	c.rec.Cost, c.rec.CostBasis = spent.Amount(), string(spent.Basis)
+	c.pay(spent)
 	c.s.outcome(c.rec)
 	// A session that was cancelled still has its calls recorded.
 	return c.g.calls.PutCall(context.WithoutCancel(c.ctx), c.rec)

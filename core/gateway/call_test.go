@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/format"
 	"github.com/penstock-dev/penstock/sdk/hook"
@@ -277,7 +278,7 @@ func TestNextTurnExtends(t *testing.T) {
 	assert.Equal(t, whole, second.PromptIDs[:len(whole)])
 	assert.Equal(t, "\n<|im_start|>user\nmore<|im_end|>\n<|im_start|>assistant\n", string(tokenizer.Decode(nil, second.PromptIDs[len(whole):])))
 	st := s.Stats()
-	assert.Equal(t, gateway.Stats{Calls: 2, Turns: 2, Usage: first.Usage.Add(second.Usage), LastActivity: st.LastActivity}, st)
+	assert.Equal(t, gateway.Stats{Calls: 2, Turns: 2, Usage: first.Usage.Add(second.Usage), Cost: cost.Cost{Basis: cost.Unknown}, LastActivity: st.LastActivity}, st)
 }
 
 // TestCallIDsAreUnique: a format whose ids repeat gets new ones.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/core/wire"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -95,6 +96,8 @@ type sessionView struct {
 	Calls        int        `json:"calls"`
 	Turns        int        `json:"turns"`
 	Usage        chat.Usage `json:"usage"`
+	Cost         *float64   `json:"cost"` // in US dollars, null where it isn't known
+	CostBasis    cost.Basis `json:"cost_basis"`
 	BudgetHit    bool       `json:"budget_hit"`
 	LastActivity time.Time  `json:"last_activity"`
 	InFlight     int        `json:"in_flight"`
@@ -102,7 +105,7 @@ type sessionView struct {
 
 func (s *Session) view() sessionView {
 	st := s.Stats()
-	return sessionView{s.spec.Session, st.Calls, st.Turns, st.Usage, st.BudgetHit, st.LastActivity, s.atOnce()}
+	return sessionView{s.spec.Session, st.Calls, st.Turns, st.Usage, st.Cost.Amount(), st.Cost.Basis, st.BudgetHit, st.LastActivity, s.atOnce()}
 }
 
 // controlGet answers with one session, or all.
@@ -186,6 +189,11 @@ func (g *Gateway) controlOpen(in *inbound, id string) *wire.Error {
 	}
 	if spec.Model == nil {
 		return wire.Errorf(wire.NotFound, "no model %q", req.Model)
+	}
+	if b := req.Budget; b.Calls < 0 || b.Turns < 0 || b.Tokens < 0 || b.USD < 0 {
+		return wire.Errorf(wire.Invalid, "a budget can't be negative")
+	} else if b.USD > 0 && spec.Model.prices() == nil {
+		return wire.Errorf(wire.Invalid, "a budget in USD needs prices, and model %s has none", spec.Model.Entry)
 	}
 	spec.Session.ID = g.o.NewSession()
 	s, err := g.Open(in.r.Context(), spec)

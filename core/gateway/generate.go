@@ -29,7 +29,8 @@ type generation struct {
 	served *serving
 	events []format.Event
 
-	raw      []byte
+	raw      []byte // sampled text
+	reply    []byte // in the client's own dialect, as it came
 	ids      []int32
 	logprobs []float64
 	last     upstream.Chunk // the one with the reason to stop
@@ -41,7 +42,7 @@ type generation struct {
 // generate has the reply generated, streams it as it comes, and commits the
 // call before the reply's end goes out.
 func (c *call) generate() *failure {
-	head := &chat.Reply{ID: c.first.id, Model: c.m.served(), Usage: chat.Usage{Input: c.rec.Usage.Input}}
+	head := c.head()
 	c.open(head)
 	stream, err := c.m.Upstream.Generate(c.ctx, c.request())
 	if err != nil {
@@ -66,6 +67,11 @@ func (c *call) generate() *failure {
 		return g.failed(f)
 	}
 	return g.finish(head)
+}
+
+// head is the opening of the reply.
+func (c *call) head() *chat.Reply {
+	return &chat.Reply{ID: c.first.id, Model: c.m.served(), Usage: chat.Usage{Input: c.rec.Usage.Input}}
 }
 
 // open accepts a streamed reply, if one is wanted.
@@ -151,6 +157,7 @@ func (g *generation) take(chunk *upstream.Chunk, head *chat.Reply) {
 		rec.FirstByte = time.Now()
 	}
 	g.raw = append(g.raw, chunk.Text...)
+	g.reply = append(g.reply, chunk.Raw...)
 	g.ids = append(g.ids, chunk.IDs...)
 	if chunk.Logprobs != nil || g.logprobs != nil {
 		for len(g.logprobs) < len(g.ids)-len(chunk.IDs) {
@@ -172,11 +179,15 @@ func (g *generation) take(chunk *upstream.Chunk, head *chat.Reply) {
 		rec.Usage.Input = chunk.PromptTokens
 	}
 	rec.Usage.Cached = max(rec.Usage.Cached, chunk.CachedTokens)
+	rec.Usage.CacheWrite = max(rec.Usage.CacheWrite, chunk.CacheWriteTokens)
+	if chunk.Cost != nil {
+		g.c.billed = chunk.Cost
+	}
 	rec.Usage.Output = max(len(g.ids), rec.Usage.Output)
 	if g.ids == nil {
 		rec.Usage.Output = max(rec.Usage.Output, chunk.OutputTokens)
 	}
-	head.Usage.Input, head.Usage.Cached = rec.Usage.Input, rec.Usage.Cached
+	head.Usage.Input, head.Usage.Cached, head.Usage.CacheWrite = rec.Usage.Input, rec.Usage.Cached, rec.Usage.CacheWrite
 }
 
 // enter takes what a chunk adds to the reply.
@@ -237,7 +248,7 @@ func (g *generation) again(died error, step func(format.Parser, []format.Event) 
 // keep enters what was sampled into the record.
 func (g *generation) keep() {
 	rec := g.c.rec
-	rec.Raw = string(g.raw)
+	rec.Raw, rec.RawReply = string(g.raw), g.reply
 	rec.SampledIDs, rec.Logprobs = g.ids, g.logprobs
 	rec.Finish = g.last.Finish.Raw
 	if rec.Usage.Output == 0 && g.ids == nil && g.parser != nil && g.c.m.Tokenizer != nil {
@@ -248,9 +259,17 @@ func (g *generation) keep() {
 	}
 }
 
-// failed keeps what was sampled of a reply that isn't whole.
+// failed keeps what was sampled of a reply that isn't whole. Of an upstream that
+// parses by itself that is what it had parsed.
 func (g *generation) failed(f *failure) *failure {
 	g.keep()
+	if rec := g.c.rec; g.parser == nil && g.parsed != nil {
+		g.parsed.sink = nil
+		g.parsed.end()
+		if len(g.parsed.parts) > 0 {
+			rec.Parsed = &chat.Reply{ID: g.c.first.id, Model: g.c.m.served(), Parts: g.parsed.parts, Finish: chat.FinishError, Usage: rec.Usage}
+		}
+	}
 	return f
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-dev/penstock/core/token"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/format"
 )
@@ -49,6 +50,9 @@ type Model struct {
 	Context    int // in tokens, 0 when it isn't known
 	Sampling   chat.Sampling
 	Hooks      []Hook // in the order of the file
+	// Prices are for an upstream that doesn't say its own (upstream.Info); nil
+	// where nobody does.
+	Prices *cost.Prices
 }
 
 // Hook is one use of a hook under a model.
@@ -61,6 +65,9 @@ type Budget struct {
 	// Tokens is input and output together; the call that gets there is
 	// answered, the next one is refused.
 	Tokens int `json:"tokens"`
+	// USD is money. It needs prices: a call gets what is left of it, as the
+	// bound of its reply, and is refused where that is next to nothing.
+	USD float64 `json:"usd"`
 }
 
 // SessionSpec is what a session is opened with.
@@ -100,6 +107,15 @@ func (m *Model) accept(name string) (ok bool, note string) {
 		return true, "model_unknown"
 	}
 	return false, ""
+}
+
+// prices are the dearest that a call of the model may meet, nil where none are
+// known.
+func (m *Model) prices() *cost.Prices {
+	if p := upstream.InfoOf(m.Upstream).Prices; p != nil {
+		return p
+	}
+	return m.Prices
 }
 
 // training says that token ids are captured, so that the model's own

@@ -81,8 +81,9 @@ func (g *generation) pass(chunk *upstream.Chunk) {
 // answeredBy notes which of several upstreams generates.
 func (c *call) answeredBy(u upstream.Upstream) {
 	c.rec.Engine = u.Kind()
-	if m := upstream.InfoOf(u).Model; m != "" {
-		c.rec.ModelServed = m
+	info := upstream.InfoOf(u)
+	if c.prices = info.Prices; info.Model != "" {
+		c.rec.ModelServed = info.Model
 	}
 }
 

@@ -113,6 +113,7 @@ func TestPassedOn(t *testing.T) {
 	assert.Empty(t, sent.Prompt)
 	assert.Equal(t, "hello", chat.PlainText(sent.Chat.Messages[0].Parts))
 	c := b.store.only(t)
+	assert.Equal(t, rawStart+rawBlock+rawEnd, string(c.RawReply), "what came is the truth, what is parsed stands beside it")
 	assert.Equal(t, want("toolu_1"), c.Parsed.Parts)
 	assert.Equal(t, want("toolu_1"), c.Served.Parts)
 	assert.Equal(t, chat.FinishToolCalls, c.Served.Finish)
@@ -131,6 +132,7 @@ func TestPassedOnWhole(t *testing.T) {
 	assert.Equal(t, whole, a.body)
 	assert.Equal(t, "application/json", a.header.Get("Content-Type"))
 	assert.Equal(t, "hi", chat.PlainText(b.store.only(t).Served.Parts))
+	assert.Equal(t, whole, string(b.store.only(t).RawReply))
 }
 
 // TestEndIsHeld: the end of a reply that is passed on goes out once the call is
@@ -169,6 +171,7 @@ func TestTranslated(t *testing.T) {
 			map[string]any{"type": "text", "text": "I add."},
 			map[string]any{"type": "tool_use", "id": id, "name": "add", "input": map[string]any{"a": 1.0}},
 		}, m["content"], dialect)
+		assert.Empty(t, c.RawReply)
 		assert.Equal(t, "policy", m["model"], "the name that the client knows")
 		assert.Equal(t, dialect == "anthropic", p.seen()[0].Raw != nil, dialect)
 	}
@@ -206,6 +209,7 @@ func TestHooksOverPassing(t *testing.T) {
 		assert.Equal(t, v.changed, sent.Changed, name)
 		assert.Equal(t, ask("hello", true, addTool), string(sent.Body), name)
 		assert.Equal(t, v.passed, a.body == rawStart+rawBlock+rawEnd, name)
+		assert.Equal(t, rawStart+rawBlock+rawEnd, string(b.store.only(t).RawReply), name)
 		if !v.passed {
 			assert.Contains(t, a.body, `"signature":"sig-ned"`, name)
 		}

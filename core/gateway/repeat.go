@@ -144,7 +144,7 @@ func (c *call) repeat() *failure {
 func (c *call) replay(e *repeatable, reply *chat.Reply) *failure {
 	c.rec.Kind, c.rec.Replays = trace.Retry, e.call
 	c.rec.Served, c.rec.Status = reply, trace.CallOK
-	c.open(&chat.Reply{ID: reply.ID, Model: reply.Model, Usage: chat.Usage{Input: reply.Usage.Input, Cached: reply.Usage.Cached}})
+	c.open(&chat.Reply{ID: reply.ID, Model: reply.Model, Usage: chat.Usage{Input: reply.Usage.Input, Cached: reply.Usage.Cached, CacheWrite: reply.Usage.CacheWrite}})
 	s := &serving{c: c, stream: c.req.Stream}
 	s.all(reply.Parts)
 	if err := c.out.deltas(s.take()); err != nil {

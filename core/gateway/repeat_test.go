@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -161,8 +162,10 @@ func TestRepeatOfFailure(t *testing.T) {
 	leaveEngine <- io.ErrUnexpectedEOF
 	leaveEngine <- nil
 	assert.Equal(t, "one two", at(joined(t, eventsOf(t, <-got)), "content", 0, "text"))
+	// The one that failed is recorded after who waits for it has been told.
+	require.Eventually(t, func() bool { return len(b.store.all()) == 2 }, 5*time.Second, time.Millisecond)
 	calls := b.store.all()
-	require.Len(t, calls, 2)
+	slices.SortFunc(calls, func(a, b *trace.Call) int { return a.Seq - b.Seq })
 	assert.Equal(t, trace.CallError, calls[0].Status)
 	assert.Equal(t, trace.CallOK, calls[1].Status)
 	assert.Empty(t, calls[1].Replays)

@@ -273,12 +273,7 @@ func (c *call) clamp() *failure {
 	if most == nil || !c.refuses(upstream.RefusesLongMaxTokens) {
 		return nil
 	}
-	// No token is shorter than a byte.
-	size := len(c.prompt.Text)
-	if c.m.Format == nil {
-		size = len(c.body) + templateRoom
-	}
-	if *most+size <= c.m.Context {
+	if *most+c.promptBytes() <= c.m.Context {
 		return nil
 	}
 	before := map[string]any{"/sampling/max_tokens": *most}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/core/wire"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -27,7 +28,9 @@ type Session struct {
 	token string // the gateway itself keeps only its hash
 	hash  [sha256.Size]byte
 	info  upstream.Info // of the model's
-	graph *trace.Graph
+	// prices are the dearest that a call may meet, nil where none are known.
+	prices *cost.Prices
+	graph  *trace.Graph
 
 	ctx    context.Context // of every call; ends at the deadline
 	cancel context.CancelFunc
@@ -38,7 +41,8 @@ type Session struct {
 	mu       sync.Mutex
 	seq      int
 	stats    Stats
-	reserved int  // calls that may yet reach the upstream
+	reserved int // calls that may yet reach the upstream
+	money    purse
 	turns    int  // the same of the main lineage
 	aside    bool // a call of a side conversation reached the upstream
 	refused  string
@@ -56,6 +60,7 @@ type Stats struct {
 	Calls     int // generations that reached the upstream
 	Turns     int // those of the main lineage
 	Usage     chat.Usage
+	Cost      cost.Cost
 	BudgetHit bool
 	// Fault is why the last call failed, if the fault was not the agent's: the
 	// upstream's, or that of a hook that erred and so denied. What the agent
@@ -73,6 +78,10 @@ func (g *Gateway) Open(ctx context.Context, spec SessionSpec) (*Session, error) 
 	if spec.Session.ID == "" {
 		return nil, errors.New("open session: it has no id")
 	}
+	prices := spec.Model.prices()
+	if spec.Budget.USD > 0 && prices == nil {
+		return nil, fmt.Errorf("open session: a budget in USD needs prices, and model %s has none", spec.Model.Entry)
+	}
 	now := time.Now()
 	if spec.Session.Opened.IsZero() {
 		spec.Session.Opened = now
@@ -85,7 +94,7 @@ func (g *Gateway) Open(ctx context.Context, spec SessionSpec) (*Session, error) 
 		return nil, fmt.Errorf("open session %s: %w", spec.Session.ID, err)
 	}
 	s := &Session{
-		g: g, spec: spec, info: upstream.InfoOf(spec.Model.Upstream),
+		g: g, spec: spec, info: upstream.InfoOf(spec.Model.Upstream), prices: prices,
 		token:  newToken(),
 		graph:  trace.NewGraph(spec.Session.ID),
 		ready:  make(chan struct{}),

@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/component"
 )
@@ -141,6 +142,9 @@ func (c *check) model(key, n *yaml.Node) *Model {
 	if s := f.get(n, "sampling"); s != nil {
 		m.Sampling = c.sampling(s)
 	}
+	if p := f.get(n, "prices"); p != nil {
+		m.Prices = c.prices(p)
+	}
 	m.Upstream = c.upstream(n)
 	if m.Capture == "" {
 		m.Capture = "text"
@@ -155,6 +159,18 @@ func (c *check) model(key, n *yaml.Node) *Model {
 	c.provider(key, n, m)
 	m.Hooks = c.hooks(f.get(n, "hooks"), "request", "reply", "tool_call")
 	return m
+}
+
+func (c *check) prices(n *yaml.Node) *cost.Prices {
+	f := c.f
+	p := &cost.Prices{CacheRead: f.numberPtr(n, "cache_read"), CacheWrite: f.numberPtr(n, "cache_write")}
+	if v := f.numberPtr(n, "input"); v != nil {
+		p.Input = *v
+	}
+	if v := f.numberPtr(n, "output"); v != nil {
+		p.Output = *v
+	}
+	return p
 }
 
 func (c *check) sampling(n *yaml.Node) chat.Sampling {

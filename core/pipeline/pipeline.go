@@ -6,6 +6,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/component"
 )
@@ -73,6 +74,7 @@ type Model struct {
 	Sampling   chat.Sampling
 	Family     string
 	Hooks      []HookUse
+	Prices     *cost.Prices // nil = not known
 }
 
 // Upstream says who generates.
@@ -173,7 +175,7 @@ type Budget struct {
 	Calls  int           // generations that reached the upstream
 	Turns  int           // those of the main lineage
 	Tokens int           // input and output
-	USD    float64       // money
+	USD    float64       // of calls, by their prices
 	Wall   time.Duration // wall time
 }
 

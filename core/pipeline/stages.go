@@ -162,6 +162,7 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 	}
 	s.Descriptor = d
 	c.modelKey(n, s, uses, &d)
+	c.money(n, s)
 	c.retry(n, s)
 	if g := f.get(n, "scope"); g != nil && g.Value == "group" {
 		s.Group = true
@@ -275,6 +276,40 @@ func (c *check) modelKey(n *yaml.Node, s *Stage, uses *yaml.Node, d *component.D
 		f.errorf(f.at(key), "model", "remove 'model'", "%s calls no model through the gateway", d.ID())
 	case given != nil && s.Kind != component.Invoker && !wants:
 		f.errorf(f.at(key), "model", "remove 'model'", "%s calls no model", d.ID())
+	}
+}
+
+// money holds a budget in US dollars against the prices of every model that the
+// stage can reach.
+func (c *check) money(n *yaml.Node, s *Stage) {
+	f := c.f
+	v := f.get(f.get(n, "budget"), "usd")
+	if v == nil || s.Kind != component.Invoker {
+		return
+	}
+	const otherwise = ", or bound calls, turns, tokens or wall instead"
+	refuse := func(hint, text string, args ...any) {
+		f.errorf(f.at(v), "prices", hint, "stage '%s' has a budget in USD, but %s", s.ID, fmt.Sprintf(text, args...))
+	}
+	m := c.p.Models[s.Model]
+	switch {
+	case s.Budget.USD == 0:
+		f.errorf(f.at(v), "wrong-kind", "leave it out for no bound", "'usd' is 0, want more")
+	case s.Model == "":
+		refuse("give it a 'model', or bound wall instead", "names no model, whose calls could be counted")
+	case m == nil: // which was said
+	case m.Prices == nil:
+		refuse(fmt.Sprintf("add 'prices: { input: 3, output: 15 }' under models.%s, in USD for a million tokens", m.Name)+otherwise,
+			"its model '%s' has no prices, so that nothing could be counted", m.Name)
+	default:
+		list, _ := m.Upstream.With["fallback"].([]any)
+		for i, item := range list {
+			stand, _ := item.(map[string]any)
+			if stand["model"] != nil && stand["model"] != m.Model && stand["prices"] == nil {
+				refuse(fmt.Sprintf("add 'prices: { input: 3, output: 15 }' to models.%s.upstream.fallback[%d]", m.Name, i)+otherwise,
+					"model '%s' may be stood in for by '%v', which has no prices", m.Name, stand["model"])
+			}
+		}
 	}
 }
 

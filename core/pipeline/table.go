@@ -181,6 +181,7 @@ func upstreamTable() *shape {
 	stand := append([]field{
 		kind(upstreamKinds[1:]),
 		{name: "model", shape: text("the model's name there; default that of the first upstream")},
+		{name: "prices", shape: pricesTable("what tokens cost there; default those of the model, unless it has a name of its own")},
 		{name: "context", shape: integer(1, "most tokens of a prompt and its reply")},
 	}, serverFields()...)
 	first := append([]field{
@@ -189,6 +190,15 @@ func upstreamTable() *shape {
 		{name: "fallback", shape: list(object("an upstream that stands in for those before it", stand...), "upstreams that are asked where a request can't have run on those before")},
 	}, serverFields()...)
 	return object("who generates", first...)
+}
+
+func pricesTable(doc string) *shape {
+	return object(doc,
+		field{name: "input", shape: number("of a prompt, in US dollars for a million tokens"), required: true},
+		field{name: "output", shape: number("of a reply, its reasoning included"), required: true},
+		field{name: "cache_read", shape: number("of what a prompt has from a cache (default input)")},
+		field{name: "cache_write", shape: number("of what a prompt leaves in a cache (default input)")},
+	)
 }
 
 // serverFields are the keys of all kinds of server.
@@ -231,6 +241,7 @@ func modelTable(hooks *shape) *shape {
 			field{name: "seed", shape: integer(0, "")},
 			field{name: "stop", shape: list(text(""), "texts that end a reply")},
 		)},
+		field{name: "prices", shape: pricesTable("what its tokens cost, where the upstream doesn't bill each call; budget.usd needs them")},
 		field{name: "family", shape: text("the model's family, such as qwen3")},
 		field{name: "hooks", shape: hooks},
 	)
@@ -268,7 +279,7 @@ func stageTable(hooks *shape) *shape {
 			field{name: "calls", shape: integer(1, "calls of the model")},
 			field{name: "turns", shape: integer(1, "calls of the main conversation")},
 			field{name: "tokens", shape: integer(1, "tokens in and out"), feature: "budget.tokens"},
-			field{name: "usd", shape: number("money"), feature: "budget.usd"},
+			field{name: "usd", shape: number("US dollars; the models need prices"), feature: "budget.usd"},
 			field{name: "wall", shape: duration("wall time"), feature: "budget.wall"},
 		)},
 	)

@@ -243,6 +243,31 @@ func (p *pass) reply(c *trace.Call) {
 	// An engine that parses by itself gives no text of what was sampled.
 	p.tokens = p.tokens || c.Raw == "" && len(p.found) > n
 	c.Served = p.replied("served", c.Served)
+	p.rawReply(c, p.found[n:])
+}
+
+// rawReply takes away the bytes of a reply that holds a secret, of which inParsed
+// are those found in what it says: in a stream one may be cut into many events.
+func (p *pass) rawReply(c *trace.Call, inParsed []trace.Redaction) {
+	if c.RawReply == nil {
+		return
+	}
+	if p.look {
+		p.hit = p.hit || p.r.all.find(c.RawReply, nil, true) != nil
+		return
+	}
+	kind := ""
+	if len(inParsed) > 0 {
+		kind = inParsed[0].Kind
+	} else if _, found := p.r.Bytes(c.RawReply); found != nil {
+		kind = found[0].Kind
+	} else {
+		return
+	}
+	c.RawReply = []byte(Mark(kind))
+	p.in("raw_reply")
+	p.note([]Found{{Kind: kind, Length: len(c.RawReply)}})
+	p.out()
 }
 
 // shifted is a span of a text after the text was redacted.

@@ -65,7 +65,7 @@ func TestNoFieldOfACallIsLeftOut(t *testing.T) {
 	ours := map[string]bool{} // what penstock itself writes
 	for _, f := range []string{
 		"ID", "Session", "Dialect", "ModelEntry", "ModelServed", "Engine", "Format", "Template", "Capture", "Tokenizer",
-		"Parent", "Lineage", "Kind", "Fork", "Replays", "Status", "Rendered", "Redactions",
+		"Parent", "Lineage", "Kind", "Fork", "Replays", "Status", "Rendered", "Redactions", "CostBasis",
 	} {
 		ours["."+f] = true
 	}

@@ -30,3 +30,27 @@ func TestIDsOfParsedReplies(t *testing.T) {
 		assert.Equal(t, c.gone, out.Logprobs == nil, name)
 	}
 }
+
+// TestRawReplies: the bytes of a reply are taken away as a whole where it holds a
+// secret, which a stream may have cut into pieces, and stay as they are else.
+func TestRawReplies(t *testing.T) {
+	r := New(Options{Values: []string{known}})
+	parts := func(text string) *chat.Reply {
+		return &chat.Reply{Parts: []chat.Part{{Type: chat.Text, Text: text}}}
+	}
+	pieces := "data: {\"text\":\"" + known[:5] + "\"}\n\ndata: {\"text\":\"" + known[5:] + "\"}\n\n"
+	for name, c := range map[string]*trace.Call{
+		"whole":     {RawReply: []byte(`{"text":"` + known + `"}`), Parsed: parts(known)},
+		"in pieces": {RawReply: []byte(pieces), Parsed: parts(known), Served: parts(known)},
+		"unparsed":  {RawReply: []byte(`{"novel":"` + known + `"}`), Parsed: parts("hi")},
+	} {
+		before := string(c.RawReply)
+		out := r.Call(c)
+		assert.Equal(t, Mark(KindValue), string(out.RawReply), name)
+		last := out.Redactions[len(out.Redactions)-1]
+		assert.Equal(t, trace.Redaction{Field: "/raw_reply", Length: len(out.RawReply), Kind: KindValue}, last, name)
+		assert.Equal(t, before, string(c.RawReply), "the call itself changed")
+	}
+	clean := &trace.Call{RawReply: []byte(`{"text":"hi"}`), Parsed: parts("hi")}
+	assert.Same(t, clean, r.Call(clean))
+}

@@ -46,6 +46,8 @@ type Totals struct {
 	Rewarded   int            `json:"rewarded"`
 	RewardMean *float64       `json:"reward_mean"`
 	Usage      chat.Usage     `json:"usage"`
+	Cost       *float64       `json:"cost"` // in US dollars, null where it isn't known
+	CostBasis  string         `json:"cost_basis,omitempty"`
 	Calls      int            `json:"calls"`
 	Rows       map[string]int `json:"rows,omitempty"` // by converter stage
 	Forks      map[string]int `json:"forks,omitempty"`

@@ -24,6 +24,7 @@ type metrics struct {
 	tokens     *prometheus.HistogramVec
 	forks      *prometheus.CounterVec
 	redactions *prometheus.CounterVec
+	cost       *prometheus.CounterVec
 	sessions   prometheus.Gauge
 
 	running      prometheus.Gauge
@@ -64,6 +65,7 @@ func newMetrics() (*metrics, error) {
 		tokens:     histogram("gen_ai_client_token_usage", "Tokens of calls.", tokenBounds, append(genAI, "gen_ai_token_type")...),
 		forks:      counter("penstock_forks_total", "Calls that did not extend the ids of an earlier one, by the reason.", "model_entry", "class"),
 		redactions: counter("penstock_redactions_total", "Secrets taken out of records.", "kind"),
+		cost:       counter("penstock_cost_usd_total", "What calls cost, as far as it is known, in US dollars.", "model_entry", "basis"),
 		sessions:   gauge("penstock_sessions_open", "Sessions that are open."),
 
 		running:      gauge("penstock_rollouts_running", "Rollouts in progress."),
@@ -76,7 +78,7 @@ func newMetrics() (*metrics, error) {
 	}
 	reg := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
-		m.calls, m.duration, m.firstChunk, m.perToken, m.tokens, m.forks, m.redactions, m.sessions,
+		m.calls, m.duration, m.firstChunk, m.perToken, m.tokens, m.forks, m.redactions, m.cost, m.sessions,
 		m.running, m.rollouts, m.rolloutTime, m.reward, m.stages, m.stageTime, m.stageRetries,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
@@ -117,6 +119,9 @@ func (m *metrics) session(s *trace.Session) {
 
 func (m *metrics) call(c *trace.Call) {
 	m.calls.WithLabelValues(c.ModelEntry, c.Status, string(c.Kind)).Inc()
+	if c.Cost != nil {
+		m.cost.WithLabelValues(c.ModelEntry, c.CostBasis).Add(*c.Cost)
+	}
 	for _, r := range c.Redactions {
 		m.redactions.WithLabelValues(r.Kind).Inc()
 	}

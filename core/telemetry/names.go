@@ -45,6 +45,7 @@ const (
 	inputTokens    = attribute.Key("gen_ai.usage.input_tokens")
 	outputTokens   = attribute.Key("gen_ai.usage.output_tokens")
 	cachedTokens   = attribute.Key("gen_ai.usage.cache_read.input_tokens")
+	writtenTokens  = attribute.Key("gen_ai.usage.cache_creation.input_tokens")
 	toolName       = attribute.Key("gen_ai.tool.name")
 	toolType       = attribute.Key("gen_ai.tool.type")
 	toolCallID     = attribute.Key("gen_ai.tool.call.id")
@@ -124,6 +125,15 @@ func response(c *trace.Call) []attribute.KeyValue {
 	}
 	if c.Usage.Cached > 0 {
 		out = append(out, cachedTokens.Int(c.Usage.Cached))
+	}
+	if c.Usage.CacheWrite > 0 {
+		out = append(out, writtenTokens.Int(c.Usage.CacheWrite))
+	}
+	if c.CostBasis != "" {
+		out = append(out, attribute.String("penstock.cost.basis", c.CostBasis))
+	}
+	if c.Cost != nil {
+		out = append(out, attribute.Float64("penstock.cost.usd", *c.Cost))
 	}
 	if c.Error != nil {
 		out = append(out, errorType.String(c.Error.Kind))

@@ -138,7 +138,7 @@ func play(t *testing.T, tel *Telemetry) {
 			Tools:    []chat.Tool{{Name: "bash"}},
 		},
 		Served: &chat.Reply{ID: "msg_1", Finish: chat.FinishToolCalls, Parts: []chat.Part{{Type: chat.ToolCall, ID: "call_1", Name: "bash", Arguments: json.RawMessage(`{"command":"ls"}`)}}},
-		Usage:  chat.Usage{Input: 100, Output: 11, Cached: 60}, Received: at(10), FirstByte: at(30), Done: at(130), Raw: "x",
+		Usage:  chat.Usage{Input: 100, Output: 11, Cached: 60, CacheWrite: 30}, Cost: ptr(.25), CostBasis: "billed", Received: at(10), FirstByte: at(30), Done: at(130), Raw: "x",
 	}
 	require.NoError(t, calls.PutCall(ctx, first))
 	second := &trace.Call{
@@ -197,6 +197,7 @@ func TestSpansOfARollout(t *testing.T) {
 		"gen_ai.request.seed": int64(7), "gen_ai.request.stop_sequences": []any{"END"}, "gen_ai.request.stream": true,
 		"gen_ai.response.id": "msg_1", "gen_ai.response.finish_reasons": []any{"tool_calls"}, "gen_ai.response.time_to_first_chunk": .02,
 		"gen_ai.usage.input_tokens": int64(100), "gen_ai.usage.output_tokens": int64(11), "gen_ai.usage.cache_read.input_tokens": int64(60),
+		"gen_ai.usage.cache_creation.input_tokens": int64(30), "penstock.cost.usd": .25, "penstock.cost.basis": "billed",
 		"penstock.call": "s-1.1", "penstock.lineage.kind": "main", "penstock.redactions": int64(1),
 	} {
 		assert.Equal(t, want, got[key], key)
@@ -265,6 +266,7 @@ func TestMetrics(t *testing.T) {
 		`gen_ai_client_token_usage_sum{gen_ai_operation_name="chat",gen_ai_provider_name="vllm",gen_ai_request_model="qwen",gen_ai_token_type="input"} 100`,
 		`penstock_forks_total{class="edited_history",model_entry="policy"} 1`,
 		`penstock_redactions_total{kind="value"} 4`,
+		`penstock_cost_usd_total{basis="billed",model_entry="policy"} 0.25`,
 		"penstock_sessions_open 0",
 		"penstock_rollouts_running 1",
 		`penstock_rollouts_total{exit_status="ok",status="completed"} 1`,

@@ -22,6 +22,7 @@ const (
 	secLogprobs = 8  // one float64 for each sampled id
 	secBody     = 9  // bytes
 	secEnvelope = 10 // pieces: inline, hash, inline, ...
+	secReply    = 11 // bytes: the reply as it came
 )
 
 // A delta is how many items of the base it begins with, then its own items.
@@ -64,7 +65,7 @@ func (s *Store) packCall(c *Call, base *entry) (*packed, error) {
 		from, e.depth = base, base.depth+1
 	}
 	meta := *c
-	meta.Body, meta.Envelope, meta.Messages = nil, nil, nil
+	meta.Body, meta.Envelope, meta.Messages, meta.RawReply = nil, nil, nil, nil
 	meta.Prompt, meta.PromptIDs, meta.SampledIDs, meta.Logprobs = "", nil, nil, nil
 
 	p.messages(c.Messages, e, from)
@@ -78,6 +79,7 @@ func (s *Store) packCall(c *Call, base *entry) (*packed, error) {
 	}
 	p.envelope(c.Envelope)
 	p.section(secBody, c.Body)
+	p.section(secReply, c.RawReply)
 	p.prompt(c, e, from)
 	p.section(secSampled, appendIDs(nil, c.SampledIDs))
 	p.section(secLogprobs, appendFloats(nil, c.Logprobs))

@@ -108,6 +108,9 @@ type Call struct {
 	// gave none.
 	Logprobs []float64 `json:"-"`
 	Raw      string    `json:"raw"` // sampled text
+	// RawReply is the reply as it came from an upstream that speaks the client's
+	// dialect: a body, or server-sent events.
+	RawReply []byte `json:"raw_reply,omitempty"`
 	// Parsed is the reply as parsed, Served as the client got it, after hooks.
 	Parsed   *chat.Reply   `json:"parsed,omitempty"`
 	Served   *chat.Reply   `json:"served,omitempty"`
@@ -121,6 +124,10 @@ type Call struct {
 	Finish     string      `json:"finish"` // the engine's word
 	Weights    string      `json:"weight_version,omitempty"`
 	Usage      chat.Usage  `json:"usage"`
+	// Cost is in US dollars, nil where it isn't known or nothing was generated.
+	// CostBasis says how it is known: billed, estimated or unknown.
+	Cost      *float64 `json:"cost,omitempty"`
+	CostBasis string   `json:"cost_basis,omitempty"`
 
 	Status string   `json:"status"`
 	Error  *Problem `json:"error,omitempty"`

@@ -117,7 +117,7 @@ func (r *restorer) fill(v, from *restored, sections map[byte][]byte) (err error)
 	if c.Envelope, err = r.envelope(sections[secEnvelope]); err != nil {
 		return err
 	}
-	c.Body = sections[secBody]
+	c.Body, c.RawReply = sections[secBody], sections[secReply]
 	if c.Prompt, err = readPrompt(sections[secPrompt], from); err != nil {
 		return err
 	}

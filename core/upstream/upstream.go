@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
 
@@ -73,7 +74,12 @@ type Chunk struct {
 	// it gave none.
 	PromptTokens int
 	OutputTokens int
-	CachedTokens int // part of PromptTokens
+	CachedTokens int // part of PromptTokens, read from a cache
+	// CacheWriteTokens is the part of PromptTokens that was written into one.
+	CacheWriteTokens int
+	// Cost is what the server says it charges, in US dollars, nil where it
+	// doesn't say.
+	Cost *float64
 	// PromptIDs are the ids of the prompt as the engine read it. They come
 	// with WantIDs, in one chunk, from engines that tell.
 	PromptIDs []int32
@@ -127,6 +133,8 @@ type Info struct {
 	Dialect string
 	// Refuses is what requests must not hold.
 	Refuses []Refusal
+	// Prices are what its tokens cost, nil where that isn't known.
+	Prices *cost.Prices
 }
 
 // Refusal is something that an upstream declares it refuses in requests.

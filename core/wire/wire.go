@@ -31,6 +31,9 @@ type Request struct {
 	// upstream that gets the client's own bytes can honour them; elsewhere the
 	// request is refused (see Refusal).
 	Needs []string
+	// LeastTokens is the least bound of a reply that goes with the rest of the
+	// request, such as with a number of tokens for thinking; 0 for none.
+	LeastTokens int
 	// WantUsage says that a streamed reply is to end with its usage, in
 	// dialects where that is the client's choice.
 	WantUsage bool

@@ -156,16 +156,21 @@ const (
 	FinishError        Finish = "error"
 )
 
-// Usage counts tokens. Cached is part of Input.
+// Usage counts tokens. Cached, read from a cache, and CacheWrite, written into
+// one, are parts of Input.
 type Usage struct {
-	Input  int `json:"input"`
-	Output int `json:"output"`
-	Cached int `json:"cached,omitempty"`
+	Input      int `json:"input"`
+	Output     int `json:"output"`
+	Cached     int `json:"cached,omitempty"`
+	CacheWrite int `json:"cache_write,omitempty"`
 }
 
 // Add returns the sum of u and v.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{Input: u.Input + v.Input, Output: u.Output + v.Output, Cached: u.Cached + v.Cached}
+	return Usage{
+		Input: u.Input + v.Input, Output: u.Output + v.Output,
+		Cached: u.Cached + v.Cached, CacheWrite: u.CacheWrite + v.CacheWrite,
+	}
 }
 
 // Reply is one answer of a model. Parts come in the order in which they were

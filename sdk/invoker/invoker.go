@@ -187,7 +187,7 @@ func Register[C any](name string, open func(C) (Invoker, error), options ...Opti
 
 // OutputSchema is the schema of an invoker stage's output.
 var OutputSchema = json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"},` +
-	`"usage":{"type":"object","properties":{"input":{"type":"integer"},"output":{"type":"integer"},"cached":{"type":"integer"}},"required":["input","output"],"additionalProperties":false},` +
+	`"usage":{"type":"object","properties":{"input":{"type":"integer"},"output":{"type":"integer"},"cached":{"type":"integer"},"cache_write":{"type":"integer"}},"required":["input","output"],"additionalProperties":false},` +
 	`"cost":{"type":["number","null"]},"exit_status":{"type":"string","enum":["ok","agent_error","timeout","max_turns","budget"]}},` +
 	`"required":["text","usage","cost","exit_status"],"additionalProperties":false}`)
 

@@ -36,7 +36,10 @@ func (r Rollout) Workspace() string { return r.String("workspace") }
 
 // Usage counts the tokens of the whole rollout.
 func (r Rollout) Usage() chat.Usage {
-	return chat.Usage{Input: r.Int("/usage/input"), Output: r.Int("/usage/output"), Cached: r.Int("/usage/cached")}
+	return chat.Usage{
+		Input: r.Int("/usage/input"), Output: r.Int("/usage/output"),
+		Cached: r.Int("/usage/cached"), CacheWrite: r.Int("/usage/cache_write"),
+	}
 }
 
 // Messages decodes the conversation of the main lineage.

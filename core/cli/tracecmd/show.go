@@ -57,8 +57,8 @@ func (v *view) showRollout(ctx context.Context, r *trace.Rollout, asJSON bool) e
 	if asJSON {
 		return v.line(rolloutRecord{r, stages})
 	}
-	fmt.Fprintf(v.out, "rollout %s: %s, exit %s, %d calls, %d + %d tokens\n",
-		r.ID, r.Status, dash(r.ExitStatus), r.Calls, r.Usage.Input, r.Usage.Output)
+	fmt.Fprintf(v.out, "rollout %s: %s, exit %s, %d calls, %d + %d tokens, cost %s\n",
+		r.ID, r.Status, dash(r.ExitStatus), r.Calls, r.Usage.Input, r.Usage.Output, money(r.Cost, r.CostBasis))
 	for _, s := range stages {
 		fmt.Fprintf(v.out, "stage %s, round %d, try %d: %s %s %s\n", s.Stage, s.Round, s.Try, s.Status, s.ExitStatus, s.Error)
 		if s.Output != nil {
@@ -108,6 +108,14 @@ func (v *view) showCall(ctx context.Context, c *trace.Call, asJSON bool) error {
 	return err
 }
 
+// money is a cost with its basis.
+func money(usd *float64, basis string) string {
+	if usd == nil {
+		return dash(basis)
+	}
+	return fmt.Sprintf("%.6f USD, %s", *usd, basis)
+}
+
 func head(b *strings.Builder, c *trace.Call) {
 	fmt.Fprintf(b, "call %s: %s, lineage %s, %s\n", c.ID, c.Status, dash(short(c.Lineage)), link(c))
 	if c.Error != nil {
@@ -128,6 +136,9 @@ func head(b *strings.Builder, c *trace.Call) {
 		c.ModelEntry, c.ModelAsked, c.ModelServed, c.Engine, c.Format, c.Capture, dash(c.Weights))
 	fmt.Fprintf(b, "sampling: asked for %s, applied %s\n", compact(c.Requested), compact(c.Effective))
 	fmt.Fprintf(b, "tokens: %d in, %d cached, %d out\n", c.Usage.Input, c.Usage.Cached, c.Usage.Output)
+	if c.CostBasis != "" {
+		fmt.Fprintf(b, "cost: %s\n", money(c.Cost, c.CostBasis))
+	}
 	if len(c.Unknown) > 0 {
 		fmt.Fprintf(b, "unknown fields: %s\n", strings.Join(c.Unknown, ", "))
 	}

@@ -271,6 +271,7 @@ func TestPassthroughKeepsBytes(t *testing.T) {
 	}, g.parts)
 	assert.Equal(t, 10, g.last.PromptTokens)
 	assert.Equal(t, 5, g.last.CachedTokens)
+	assert.Equal(t, 2, g.last.CacheWriteTokens)
 	assert.Equal(t, 17, g.last.OutputTokens)
 	end := string(g.last.Raw[strings.Index(string(g.last.Raw), "event: message_delta"):])
 	assert.True(t, strings.HasSuffix(end, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"), "the end comes in one chunk")

@@ -25,7 +25,7 @@ type reply struct {
 	begun bool
 	ended bool // by message_stop
 
-	prompt, output, cached int
+	prompt, output, cached, written int
 }
 
 var statuses = map[string]int{
@@ -54,6 +54,7 @@ func (d *reply) event(data []byte, c *upstream.Chunk) error {
 	case "message_start":
 		d.begun = true
 		d.usage(v.Get("message.usage"))
+		d.count(c) // what a reply that is cut has cost so far
 	case "content_block_start":
 		return d.start(int(v.Get("index").Int()), v.Get("content_block"), c)
 	case "content_block_delta":
@@ -74,12 +75,17 @@ func (d *reply) event(data []byte, c *upstream.Chunk) error {
 
 func (d *reply) usage(v gjson.Result) {
 	if n := v.Get("input_tokens"); n.Exists() {
-		d.cached = int(v.Get("cache_read_input_tokens").Int())
-		d.prompt = int(n.Int()+v.Get("cache_creation_input_tokens").Int()) + d.cached
+		d.cached, d.written = int(v.Get("cache_read_input_tokens").Int()), int(v.Get("cache_creation_input_tokens").Int())
+		d.prompt = int(n.Int()) + d.cached + d.written
 	}
 	if n := v.Get("output_tokens"); n.Exists() {
 		d.output = int(n.Int())
 	}
+}
+
+// count gives a chunk the counts so far.
+func (d *reply) count(c *upstream.Chunk) {
+	c.PromptTokens, c.OutputTokens, c.CachedTokens, c.CacheWriteTokens = d.prompt, d.output, d.cached, d.written
 }
 
 // start opens a block. One of a kind that the canonical form doesn't have is
@@ -161,7 +167,7 @@ func (d *reply) last(c *upstream.Chunk) error {
 	case "refusal":
 		c.Finish.Reason = chat.FinishRefusal
 	}
-	c.PromptTokens, c.OutputTokens, c.CachedTokens = d.prompt, d.output, d.cached
+	d.count(c)
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/upstream"
 	"github.com/penstock-dev/penstock/core/upstream/anthropic"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/core/upstream/exchange"
 	"github.com/penstock-dev/penstock/core/upstream/openai"
 	"github.com/penstock-dev/penstock/core/upstream/pool"
@@ -41,6 +42,7 @@ type Config struct {
 	Capture   string
 	OwnFormat bool
 	Context   int
+	Prices    *cost.Prices // nil where they aren't known
 	With      map[string]any
 	// NoProbe asks no server for anything, to check a configuration.
 	NoProbe bool
@@ -65,13 +67,15 @@ type Settings struct {
 }
 
 // Fallback is an upstream that stands in for the one before it. Its model is
-// that of the first one unless it has its own.
+// that of the first one unless it has its own; so are its prices, unless it has
+// its own or its model has another name.
 type Fallback struct {
-	Kind    string `json:"kind"`
-	URL     string `json:"url"`
-	APIKey  string `json:"api_key"`
-	Model   string `json:"model"`
-	Context int    `json:"context"`
+	Kind    string       `json:"kind"`
+	URL     string       `json:"url"`
+	APIKey  string       `json:"api_key"`
+	Model   string       `json:"model"`
+	Context int          `json:"context"`
+	Prices  *cost.Prices `json:"prices"`
 	Settings
 }
 
@@ -199,8 +203,11 @@ func openList(ctx context.Context, c Config, s Settings) (list []upstream.Upstre
 	for i, f := range s.Fallback {
 		next := c
 		next.Kind, next.URL, next.APIKey, next.Context = f.Kind, f.URL, f.APIKey, f.Context
-		if f.Model != "" {
-			next.Model = f.Model
+		if f.Model != "" && f.Model != c.Model {
+			next.Model, next.Prices = f.Model, nil
+		}
+		if f.Prices != nil {
+			next.Prices = f.Prices
 		}
 		if p, err = openPool(ctx, next, f.Settings); err != nil {
 			return list, fmt.Errorf("fallback %d: %w", i+1, err)
@@ -224,7 +231,7 @@ func openPool(ctx context.Context, c Config, s Settings) (upstream.Upstream, err
 		replicas = append(replicas, u)
 	}
 	return pool.New(pool.Options{
-		Concurrency: s.Concurrency, Tries: s.Tries, MaxWait: time.Duration(s.MaxWait), Log: c.Log,
+		Concurrency: s.Concurrency, Tries: s.Tries, MaxWait: time.Duration(s.MaxWait), Prices: c.Prices, Log: c.Log,
 	}, replicas...)
 }
 

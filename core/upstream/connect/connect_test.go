@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/dev/engine"
 	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/core/upstream/script"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -124,4 +125,31 @@ func TestAServerThatIsDownIsNamed(t *testing.T) {
 	_, err = Open(t.Context(), Config{Kind: "sglang", URL: url, With: map[string]any{"ready": "200ms"}})
 	require.ErrorContains(t, err, "sglang at "+url+" was not ready in 200ms")
 	require.ErrorContains(t, err, "connection refused")
+}
+
+// TestPricesOfStandIns: one that stands in has the prices of the first one, those
+// of its own, or none that are known; the list as a whole has the dearest.
+func TestPricesOfStandIns(t *testing.T) {
+	c := Config{Kind: "openai", URL: "http://127.0.0.1:1", Model: "m", NoProbe: true, Prices: &cost.Prices{Input: 3, Output: 1}, With: map[string]any{"fallback": []any{
+		map[string]any{"kind": "openai", "url": "http://127.0.0.1:2"},
+		map[string]any{"kind": "openai", "url": "http://127.0.0.1:3", "model": "m"},
+		map[string]any{"kind": "openai", "url": "http://127.0.0.1:4", "model": "n"},
+		map[string]any{"kind": "openai", "url": "http://127.0.0.1:5", "model": "n", "prices": map[string]any{"input": 1, "output": 7}},
+	}}}
+	s, err := settings(c.With)
+	require.NoError(t, err)
+	list, err := openList(t.Context(), c, s)
+	require.NoError(t, err)
+	var got []*cost.Prices
+	for _, u := range list {
+		got = append(got, upstream.InfoOf(u).Prices)
+		require.NoError(t, u.Close())
+	}
+	assert.Equal(t, []*cost.Prices{c.Prices, c.Prices, c.Prices, nil, {Input: 1, Output: 7}}, got)
+	u, err := Open(t.Context(), c)
+	require.NoError(t, err)
+	defer u.Close()
+	dearest := upstream.InfoOf(u).Prices
+	assert.Equal(t, 3.0, dearest.Input)
+	assert.Equal(t, 7.0, dearest.Output)
 }

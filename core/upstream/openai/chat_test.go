@@ -197,6 +197,36 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
+// TestBilledReplies: what a server says that it charges is told, streamed and
+// whole.
+func TestBilledReplies(t *testing.T) {
+	for usage, want := range map[string]any{
+		`{"prompt_tokens":7,"completion_tokens":1,"cost":0.00125}`:             0.00125,
+		`{"prompt_tokens":7,"completion_tokens":1,"cost":{"total_cost":0.5}}`:  0.5,
+		`{"prompt_tokens":7,"completion_tokens":1,"cost":0}`:                   0.0,
+		`{"prompt_tokens":7,"completion_tokens":1,"cost":null}`:                nil,
+		`{"prompt_tokens":7,"completion_tokens":1,"cost":"free of charge"}`:    nil,
+		`{"prompt_tokens":7,"completion_tokens":1,"cost":-1}`:                  nil,
+		`{"prompt_tokens":7,"completion_tokens":1,"cost_details":{"total":1}}`: nil,
+	} {
+		u := answers(t, events(`{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}`, `{"choices":[],"usage":`+usage+`}`))
+		g := generate(t, u, talk("hi"))
+		require.NoError(t, g.err)
+		p := &progress{s: &server{}}
+		whole, err := p.whole([]byte(`{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":` + usage + `}`))
+		require.NoError(t, err)
+		c, err := whole.Next()
+		require.NoError(t, err)
+		for _, got := range []*float64{g.last.Cost, c.Cost} {
+			if want == nil {
+				assert.Nil(t, got, usage)
+			} else if assert.NotNil(t, got, usage) {
+				assert.Equal(t, want, *got)
+			}
+		}
+	}
+}
+
 // TestDisagreement is where ids and what stands beside them don't agree.
 func TestDisagreement(t *testing.T) {
 	token := func(ids, names, lps string) string {

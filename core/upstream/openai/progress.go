@@ -28,6 +28,7 @@ type progress struct {
 	promptTokens int
 	outputTokens int // the engine's own count
 	cachedTokens int
+	cost         *float64 // what the server charges, where it says so
 	finish       upstream.Finish
 	stopped      string
 	said         string // the stop string that the engine named
@@ -178,6 +179,11 @@ func (p *progress) usage(v gjson.Result) {
 	p.promptTokens = int(v.Get("prompt_tokens").Int())
 	p.outputTokens = int(v.Get("completion_tokens").Int())
 	p.cachedTokens = int(v.Get("prompt_tokens_details.cached_tokens").Int())
+	for _, path := range []string{"cost", "cost.total_cost"} { // as OpenRouter writes it, and Perplexity
+		if n := v.Get(path); n.Type == gjson.Number && n.Num >= 0 {
+			p.cost = &n.Num
+		}
+	}
 }
 
 // ends notes why the reply ended.
@@ -221,7 +227,7 @@ func (p *progress) last(c *upstream.Chunk) error {
 		c.Text = p.trim.flush(c.Text)
 	}
 	c.Finish, c.StopSequence = p.finish, p.stopped
-	c.PromptTokens, c.OutputTokens, c.CachedTokens = p.promptTokens, p.outputTokens, p.cachedTokens
+	c.PromptTokens, c.OutputTokens, c.CachedTokens, c.Cost = p.promptTokens, p.outputTokens, p.cachedTokens, p.cost
 	return nil
 }
 

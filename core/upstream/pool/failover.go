@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 )
 
 // Failover is a list of upstreams, of which each stands in for the one before
@@ -37,7 +38,7 @@ func NewFailover(log *slog.Logger, list ...upstream.Upstream) (*Failover, error)
 func (f *Failover) Kind() string { return f.list[0].Kind() }
 
 // Info implements upstream.Describer: the first one's, with what any of them
-// refuses and the shortest context. Another one that gets a raw request of a
+// refuses, the shortest context and the dearest prices. Another one that gets a raw request of a
 // dialect that it doesn't speak replies in Deltas alone.
 func (f *Failover) Info() upstream.Info {
 	info := upstream.InfoOf(f.list[0])
@@ -48,6 +49,7 @@ func (f *Failover) Info() upstream.Info {
 		if i.Context > 0 && (info.Context == 0 || i.Context < info.Context) {
 			info.Context = i.Context
 		}
+		info.Prices = cost.Dearest(info.Prices, i.Prices)
 		for _, r := range i.Refuses {
 			if !has[r] {
 				has[r] = true

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/penstock-dev/penstock/core/upstream"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 )
 
 // Options bound a pool. Zero values get their defaults.
@@ -32,6 +33,7 @@ type Options struct {
 	// MaxWait is the longest Retry-After that is waited for; a server that
 	// wants more has its refusal passed on. Default 60 s.
 	MaxWait time.Duration
+	Prices  *cost.Prices // of each replica; nil where they aren't known
 	Log     *slog.Logger
 }
 
@@ -85,6 +87,7 @@ func (p *Pool) Kind() string { return p.replicas[0].u.Kind() }
 // context of all, as replicas are taken to be alike.
 func (p *Pool) Info() upstream.Info {
 	info := upstream.InfoOf(p.replicas[0].u)
+	info.Prices = p.o.Prices
 	for _, r := range p.replicas[1:] {
 		if n := upstream.InfoOf(r.u).Context; n > 0 && (info.Context == 0 || n < info.Context) {
 			info.Context = n

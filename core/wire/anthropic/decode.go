@@ -161,6 +161,9 @@ func (f *request) think(out *wire.Request) error {
 		out.Unknown = append(out.Unknown, "thinking.type="+kind)
 	}
 	out.Chat.Thinking = &on
+	if n, err := rawjson.OptionalInt(f.thinking.Get("budget_tokens"), 1); on && err == nil && n != nil {
+		out.LeastTokens = *n + 1 // the reply has to be longer than its thinking
+	}
 	return nil
 }
 

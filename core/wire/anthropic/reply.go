@@ -138,13 +138,18 @@ func appendStop(b []byte, r *chat.Reply, calls bool) []byte {
 }
 
 // appendUsage appends counts. Here input_tokens leaves out what came from the
-// cache.
+// cache or went into it. How long it stays there isn't known; five minutes are
+// the provider's default.
 func appendUsage(b []byte, u chat.Usage) []byte {
 	b = append(b, `{"input_tokens":`...)
-	b = strconv.AppendInt(b, int64(max(u.Input-u.Cached, 0)), 10)
-	b = append(b, `,"cache_creation_input_tokens":0,"cache_read_input_tokens":`...)
+	b = strconv.AppendInt(b, int64(max(u.Input-u.Cached-u.CacheWrite, 0)), 10)
+	b = append(b, `,"cache_creation_input_tokens":`...)
+	b = strconv.AppendInt(b, int64(u.CacheWrite), 10)
+	b = append(b, `,"cache_read_input_tokens":`...)
 	b = strconv.AppendInt(b, int64(u.Cached), 10)
-	b = append(b, `,"cache_creation":{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0},"output_tokens":`...)
+	b = append(b, `,"cache_creation":{"ephemeral_5m_input_tokens":`...)
+	b = strconv.AppendInt(b, int64(u.CacheWrite), 10)
+	b = append(b, `,"ephemeral_1h_input_tokens":0},"output_tokens":`...)
 	b = strconv.AppendInt(b, int64(u.Output), 10)
 	return append(b, `,"service_tier":"standard"}`...)
 }

@@ -50,7 +50,7 @@ func (s *stream) Start(w io.Writer, r *chat.Reply) error {
 	b := append(s.buf[:0], "event: message_start\ndata: {\"type\":\"message_start\",\"message\":"...)
 	b = appendHead(b, r)
 	b = append(b, `,"content":[],"stop_reason":null,"stop_sequence":null,"usage":`...)
-	b = appendUsage(b, chat.Usage{Input: r.Usage.Input, Cached: r.Usage.Cached})
+	b = appendUsage(b, chat.Usage{Input: r.Usage.Input, Cached: r.Usage.Cached, CacheWrite: r.Usage.CacheWrite})
 	s.buf = append(b, "}}\n\n"...)
 	return s.flush(w)
 }

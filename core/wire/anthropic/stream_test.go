@@ -225,6 +225,14 @@ func TestStopReasons(t *testing.T) {
 	}
 }
 
+// TestUsageTellsOfTheCache: what came from the cache and what went into it stand
+// beside the rest of the prompt, as the provider counts.
+func TestUsageTellsOfTheCache(t *testing.T) {
+	got := string(appendUsage(nil, chat.Usage{Input: 100, Output: 3, Cached: 60, CacheWrite: 30}))
+	assert.JSONEq(t, `{"input_tokens":10,"cache_creation_input_tokens":30,"cache_read_input_tokens":60,
+		"cache_creation":{"ephemeral_5m_input_tokens":30,"ephemeral_1h_input_tokens":0},"output_tokens":3,"service_tier":"standard"}`, got)
+}
+
 func TestUsageIsNeverNull(t *testing.T) {
 	r := replies()["text"]
 	events := readEvents(t, streamed(t, r, uncut))

@@ -49,7 +49,7 @@ func Result(r *invoker.ResultRequest) *invoker.Result {
 	}
 	out := &invoker.Result{Text: text, Cost: line.cost(), ExitStatus: invoker.OK}
 	if u := line.Usage; u != nil {
-		out.Usage = &chat.Usage{Input: u.InputTokens + u.CacheCreation + u.CacheRead, Output: u.OutputTokens, Cached: u.CacheRead}
+		out.Usage = &chat.Usage{Input: u.InputTokens + u.CacheCreation + u.CacheRead, Output: u.OutputTokens, Cached: u.CacheRead, CacheWrite: u.CacheCreation}
 	}
 	if !line.IsError {
 		if line.Result != nil {

@@ -96,7 +96,7 @@ func TestResult(t *testing.T) {
 	}{
 		"done": {
 			invoker.ResultRequest{Stdout: said + ok + "\n"},
-			invoker.Result{Text: "42", ExitStatus: "ok", Cost: ptr(0.5), Usage: &chat.Usage{Input: 115, Output: 7, Cached: 100}},
+			invoker.Result{Text: "42", ExitStatus: "ok", Cost: ptr(0.5), Usage: &chat.Usage{Input: 115, Output: 7, Cached: 100, CacheWrite: 5}},
 		},
 		"a cost that is guessed": {
 			invoker.ResultRequest{Stdout: `{"modelUsage":{"policy":{"costUSD":0.5,"costBasis":"unknown"}},"total_cost_usd":0.5,"is_error":false,"result":"42","type":"result"}`},
@@ -104,7 +104,7 @@ func TestResult(t *testing.T) {
 		},
 		"noise after it": {
 			invoker.ResultRequest{Stdout: ok + "\nbye\n\n"},
-			invoker.Result{Text: "42", ExitStatus: "ok", Cost: ptr(0.5), Usage: &chat.Usage{Input: 115, Output: 7, Cached: 100}},
+			invoker.Result{Text: "42", ExitStatus: "ok", Cost: ptr(0.5), Usage: &chat.Usage{Input: 115, Output: 7, Cached: 100, CacheWrite: 5}},
 		},
 		"an empty answer": {
 			invoker.ResultRequest{Stdout: said + `{"type":"result","subtype":"success","is_error":false,"result":""}`},
@@ -136,7 +136,7 @@ func TestResult(t *testing.T) {
 		},
 		"an answer and then a failure": {
 			invoker.ResultRequest{Exit: 3, Stdout: ok},
-			invoker.Result{Text: "42", ExitStatus: "agent_error", Error: "the agent answered and then ended with exit code 3", Cost: ptr(0.5), Usage: &chat.Usage{Input: 115, Output: 7, Cached: 100}},
+			invoker.Result{Text: "42", ExitStatus: "agent_error", Error: "the agent answered and then ended with exit code 3", Cost: ptr(0.5), Usage: &chat.Usage{Input: 115, Output: 7, Cached: 100, CacheWrite: 5}},
 		},
 		"no result": {
 			invoker.ResultRequest{Exit: -1, Signal: "SIGTERM", Stdout: said, Stderr: "boom\n"},
