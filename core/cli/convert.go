@@ -45,7 +45,8 @@ func (a *App) convert(ctx context.Context, dir, to, out, stage, with string) (er
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	if stage, err = converterStage(file, stage); err != nil {
+	stage, hooked, err := converterStage(file, stage)
+	if err != nil {
 		return &exitError{exitUsage, err}
 	}
 	plugins, err := a.registry()
@@ -63,6 +64,11 @@ func (a *App) convert(ctx context.Context, dir, to, out, stage, with string) (er
 		return &exitError{exitInfra, err}
 	}
 	defer closeAll(&err, store.Close)
+	if seen, err := store.RowEditsEnded(ctx, stage); err != nil {
+		return &exitError{exitInfra, err}
+	} else if hooked && !seen {
+		return &exitError{exitUsage, fmt.Errorf("convert %s: the hooks of stage %s have not seen its rows yet; go on with: penstock resume %s", dir, stage, dir)}
+	}
 	if out == "" {
 		out = "rows." + run.Escape(to)
 	}
@@ -73,39 +79,48 @@ func (a *App) convert(ctx context.Context, dir, to, out, stage, with string) (er
 	if err != nil {
 		return &exitError{exitInfra, fmt.Errorf("convert %s: %w", dir, err)}
 	}
-	fmt.Fprintf(a.Stdout, "%d rows, %d refused\n", w.Rows, w.Refused)
+	fmt.Fprintf(a.Stdout, "%d rows, %d refused", w.Rows, w.Refused)
+	if w.Denied > 0 {
+		fmt.Fprintf(a.Stdout, ", %d denied by hooks", w.Denied)
+	}
+	fmt.Fprintln(a.Stdout)
 	for _, path := range w.Files {
 		fmt.Fprintln(a.Stdout, a.relative(path))
 	}
 	return nil
 }
 
-// converterStage finds the stage whose selection is converted.
-func converterStage(file *run.File, want string) (string, error) {
+// converterStage finds the stage whose selection is converted, and says
+// whether it has hooks.
+func converterStage(file *run.File, want string) (id string, hooked bool, err error) {
 	var p struct {
 		Pipeline struct {
-			Stages []struct{ ID, Uses string }
+			Stages []struct {
+				ID, Uses string
+				Hooks    []json.RawMessage
+			}
 		}
 	}
 	if err := json.Unmarshal(file.Resolved, &p); err != nil {
-		return "", fmt.Errorf("read run file: %w", err)
+		return "", false, fmt.Errorf("read run file: %w", err)
 	}
 	var ids []string
 	for _, s := range p.Pipeline.Stages {
 		if strings.HasPrefix(s.Uses, "converter/") {
 			ids = append(ids, s.ID)
+			hooked = len(s.Hooks) > 0
 			if s.ID == want {
-				return want, nil
+				return want, len(s.Hooks) > 0, nil
 			}
 		}
 	}
 	switch {
 	case len(ids) == 0:
-		return "", errors.New("the run has no converter stage, so no rollout was selected")
+		return "", false, errors.New("the run has no converter stage, so no rollout was selected")
 	case want != "":
-		return "", fmt.Errorf("--stage: the run has no converter stage %s; it has: %s", want, strings.Join(ids, ", "))
+		return "", false, fmt.Errorf("--stage: the run has no converter stage %s; it has: %s", want, strings.Join(ids, ", "))
 	case len(ids) > 1:
-		return "", fmt.Errorf("the run has several converter stages; choose one with --stage: %s", strings.Join(ids, ", "))
+		return "", false, fmt.Errorf("the run has several converter stages; choose one with --stage: %s", strings.Join(ids, ", "))
 	}
-	return ids[0], nil
+	return ids[0], hooked, nil
 }

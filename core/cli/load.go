@@ -21,6 +21,7 @@ import (
 // run.
 var features = []string{
 	"run", "aliases", "unknown_models", "csv", "format: auto", "budget.tokens", "budget.usd", "budget.wall",
+	"stage hooks", "row hooks",
 	"upstream vllm", "upstream sglang", "upstream lmdeploy", "upstream openai", "upstream anthropic",
 }
 

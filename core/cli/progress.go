@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -194,6 +196,9 @@ func (p *progress) summary(t *run.Totals) {
 		if e.Message != "" {
 			fmt.Fprintf(w, "\t%s\n", e.Message)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Dropped)) {
+		fmt.Fprintf(w, "missed\t%s was too slow for %d events that it watches\n", name, t.Dropped[name])
 	}
 	fmt.Fprintf(w, "results\t%s\n", filepath.Join(dir, "rollouts.jsonl"))
 	fmt.Fprintf(w, "outputs\t%s\n", filepath.Join(dir, "artifacts"))

@@ -16,30 +16,36 @@ import (
 	"github.com/penstock-dev/penstock/sdk/converter"
 )
 
+// counts are of rows, by converter stage.
+type counts struct{ written, denied map[string]int }
+
 // convert writes the files of every converter stage, and rollouts.jsonl. Each
 // is written anew as a whole, from the store.
-func (e *Engine) convert(ctx context.Context) (map[string]int, error) {
-	counts := map[string]int{}
+func (e *Engine) convert(ctx context.Context) (counts, error) {
+	n := counts{map[string]int{}, map[string]int{}}
 	for _, s := range e.Pipeline.Stages {
 		if s.Kind != "converter" {
 			continue
 		}
-		w, err := Convert(ctx, Conversion{
-			Folder: e.Folder, Store: e.Store, Stage: s.ID, Name: s.Name, Converter: e.converters[s.ID],
-		})
+		c := Conversion{Folder: e.Folder, Store: e.Store, Stage: s.ID, Name: s.Name, Converter: e.converters[s.ID], hooks: e.rowHooks(s.ID)}
+		w, err := Convert(ctx, c)
 		if err != nil {
-			return nil, fmt.Errorf("stage %s: write rows: %w", s.ID, err)
+			return n, fmt.Errorf("stage %s: write rows: %w", s.ID, err)
 		}
-		counts[s.ID] = w.Rows
+		n.written[s.ID] = w.Rows
+		if w.Denied > 0 {
+			n.denied[s.ID] = w.Denied
+		}
+		c.hooks.complain()
 		note := ""
 		if w.TextOnly > 0 {
 			note = fmt.Sprintf("%d rows have no token ids, as their model has capture text: for SFT and evaluation only", w.TextOnly)
 		}
 		for _, path := range w.Files {
-			e.Events.Emit(run.Event{Type: run.RowsWritten, Stage: s.ID, Kind: "convert", Count: w.Rows, Refused: w.Refused, Path: path, Message: note})
+			e.Events.Emit(run.Event{Type: run.RowsWritten, Stage: s.ID, Kind: "convert", Count: w.Rows, Refused: w.Refused, Denied: w.Denied, Path: path, Message: joined(note, c.hooks.said())})
 		}
 	}
-	return counts, e.writeRollouts(ctx)
+	return n, e.writeRollouts(ctx)
 }
 
 // Conversion is one converter's work on a run.
@@ -52,12 +58,15 @@ type Conversion struct {
 	// Prefix is the path of the files up to their ending; by default they go
 	// into the run folder, as rows or rows.<name>.
 	Prefix string
+	// hooks see the rows; nil writes what the run's hooks made of them.
+	hooks *rowHooks
 }
 
 // Written is what a conversion wrote.
 type Written struct {
 	Rows    int
 	Refused int // left out for fatal findings, or for what the trainer needs
+	Denied  int // left out by hooks
 	// TextOnly counts rows without token ids, from models with capture text.
 	TextOnly int
 	Files    []string
@@ -72,8 +81,17 @@ func Convert(ctx context.Context, c Conversion) (*Written, error) {
 		}
 	}
 	w := &Written{}
+	source := rows.Selected(ctx, c.Store, c.Folder.ID, c.Stage)
+	switch seen, err := c.Store.RowEditsEnded(ctx, c.Stage); {
+	case err != nil:
+		return nil, err
+	case c.hooks == nil && seen:
+		source = edited(ctx, c.Store, c.Stage, source, &w.Denied)
+	case c.hooks != nil && len(c.hooks.hooks) > 0:
+		source = c.hooks.through(ctx, source)
+	}
 	counted := func(yield func(*converter.Row, error) bool) {
-		for row, err := range rows.Selected(ctx, c.Store, c.Folder.ID, c.Stage) {
+		for row, err := range source {
 			if err == nil {
 				w.Rows++
 				if row.InputIDs == nil && len(row.Integrity.Fatal) == 0 {
@@ -91,6 +109,9 @@ func Convert(ctx context.Context, c Conversion) (*Written, error) {
 		return nil, err
 	}
 	w.Rows, w.Refused, w.Files = w.Rows-out.refused, out.refused, out.done
+	if c.hooks != nil {
+		w.Denied = c.hooks.denied
+	}
 	return w, nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/plugin"
+	"github.com/penstock-dev/penstock/core/point"
 	"github.com/penstock-dev/penstock/core/redact"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/telemetry"
@@ -65,6 +66,8 @@ type Engine struct {
 	invokers   map[string]invoker.Invoker // by stage id
 	judgers    map[string]judger.Judger
 	converters map[string]converter.Converter
+	hooks      map[string][]point.Hook // by stage id
+	watch      *point.Watch            // hooks of stages and rows that only observe
 	closers    []func() error
 	judging    chan struct{} // bounds judge calls in flight
 	ran        int           // rollouts that this part of the run started
@@ -78,6 +81,8 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		invokers:   map[string]invoker.Invoker{},
 		judgers:    map[string]judger.Judger{},
 		converters: map[string]converter.Converter{},
+		hooks:      map[string][]point.Hook{},
+		watch:      point.NewWatch(watchQueue, o.Log),
 	}
 	n := o.Pipeline.Concurrency.Judge
 	if n <= 0 {
@@ -171,6 +176,9 @@ func (e *Engine) openStages(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("stage %s: open %s/%s: %w", s.ID, s.Kind, s.Name, err)
 		}
+		if e.hooks[s.ID], err = e.openHooks(ctx, s.Hooks); err != nil {
+			return fmt.Errorf("stage %s: %w", s.ID, err)
+		}
 	}
 	return nil
 }
@@ -206,6 +214,11 @@ func (e *Engine) Close() error {
 		errs = append(errs, e.front.Close(ctx), os.Remove(e.Folder.Path("gateway.json")))
 		e.front = nil
 	}
+	if e.watch != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		e.watch.Close(ctx)
+	}
 	for _, c := range e.closers {
 		errs = append(errs, c())
 	}
@@ -234,7 +247,7 @@ func (e *Engine) Run(ctx context.Context) (*run.Totals, error) {
 	}
 	// What was finished is written even when the run was interrupted.
 	out := context.WithoutCancel(ctx)
-	rows, err := e.convert(out)
+	made, err := e.convert(out)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +255,13 @@ func (e *Engine) Run(ctx context.Context) (*run.Totals, error) {
 	if err != nil {
 		return nil, err
 	}
-	totals.Rows, totals.Seconds = rows, before
+	totals.Rows, totals.Denied, totals.Seconds = made.written, made.denied, before
+	totals.Dropped = e.dropped()
+	if e.File.Totals != nil {
+		for name, n := range e.File.Totals.Dropped {
+			totals.Dropped[name] += n
+		}
+	}
 	if e.ran > 0 || e.File.Ended.IsZero() { // resuming a run that is done leaves its times
 		totals.Seconds += time.Since(started).Seconds()
 		e.File.Ended = time.Now().UTC()

@@ -65,9 +65,9 @@ func (e *Engine) keepVerdict(path string, v judger.Verdict, res *trace.StageResu
 }
 
 func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (judger.Verdict, error) {
-	input, err := s.Input.JSON(r.env)
+	input, err := r.input(s)
 	if err != nil {
-		return judger.Verdict{}, fmt.Errorf("with: %w", err)
+		return judger.Verdict{}, err
 	}
 	copied, err := os.MkdirTemp(r.Folder.Path("work"), "judge.*")
 	if err != nil {
@@ -77,9 +77,6 @@ func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 	data, err := r.data(ctx, res.Attempt, filepath.Join(copied, "workspace"))
 	if err != nil {
 		return judger.Verdict{}, err
-	}
-	if len(input) == 0 {
-		input = json.RawMessage("{}")
 	}
 	request, err := chat.Marshal(struct {
 		Input   json.RawMessage  `json:"input"`
@@ -101,22 +98,10 @@ func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 
 // data is what a judge sees of the rollout. The workspace is copied to dir.
 func (r *rollout) data(ctx context.Context, attempt, dir string) (*sdkrollout.Data, error) {
-	d := &sdkrollout.Data{
-		ID: r.state.ID, Sample: r.state.Sample, Attempt: attempt, Status: r.state.Status, ExitStatus: r.state.ExitStatus,
-		Usage: r.state.Usage, Cost: r.state.Cost, ToolCalls: []sdkrollout.CallData{}, Messages: []chat.Message{},
-		Artifacts: map[string]string{}, Stages: map[string]sdkrollout.StageData{},
-	}
-	for id, res := range r.results {
-		d.Stages[id] = sdkrollout.StageData{Status: res.Status, Output: res.Output}
-	}
-	if len(r.order) == 0 {
-		return d, nil
-	}
-	last := r.results[r.order[len(r.order)-1]]
-	d.FinalText = doc.At(doc.Bytes(last.Output), "").String("text")
-	artifacts := r.Folder.Path("artifacts", run.Escape(r.state.ID), run.Escape(last.Stage), fmt.Sprintf("%d.%d", last.Round, last.Try))
-	for _, name := range []string{"stdout", "stderr", "workspace.diff"} {
-		d.Artifacts[name] = filepath.Join(artifacts, name)
+	last := r.last()
+	d, err := r.facts(ctx, &r.state, r.results, attempt, last)
+	if err != nil || last == nil {
+		return d, err
 	}
 	ws, err := r.workspace()
 	if err != nil {
@@ -126,8 +111,38 @@ func (r *rollout) data(ctx context.Context, attempt, dir string) (*sdkrollout.Da
 		return nil, fmt.Errorf("copy workspace: %w", err)
 	}
 	d.Workspace = dir
+	return d, nil
+}
+
+// last is the result of the last invoker stage, nil before there is one.
+func (r *rollout) last() *trace.StageResult {
+	if len(r.order) == 0 {
+		return nil
+	}
+	return r.results[r.order[len(r.order)-1]]
+}
+
+// facts are what is known of a rollout so far, without its workspace; last is
+// the invoker stage whose conversation is shown, or nil.
+func (e *Engine) facts(ctx context.Context, state *trace.Rollout, results map[string]*trace.StageResult, attempt string, last *trace.StageResult) (*sdkrollout.Data, error) {
+	d := &sdkrollout.Data{
+		ID: state.ID, Sample: state.Sample, Attempt: attempt, Status: state.Status, ExitStatus: state.ExitStatus,
+		Usage: state.Usage, Cost: state.Cost, ToolCalls: []sdkrollout.CallData{}, Messages: []chat.Message{},
+		Artifacts: map[string]string{}, Stages: map[string]sdkrollout.StageData{},
+	}
+	for id, res := range results {
+		d.Stages[id] = sdkrollout.StageData{Status: res.Status, Output: res.Output}
+	}
+	if last == nil {
+		return d, nil
+	}
+	d.FinalText = doc.At(doc.Bytes(last.Output), "").String("text")
+	artifacts := e.Folder.Path("artifacts", run.Escape(state.ID), run.Escape(last.Stage), fmt.Sprintf("%d.%d", last.Round, last.Try))
+	for _, name := range []string{"stdout", "stderr", "workspace.diff"} {
+		d.Artifacts[name] = filepath.Join(artifacts, name)
+	}
 	if last.Session != "" {
-		calls, err := r.Store.Calls(ctx, last.Session)
+		calls, err := e.Store.Calls(ctx, last.Session)
 		if err != nil {
 			return nil, err
 		}

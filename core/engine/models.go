@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-dev/penstock/core/upstream"
 	"github.com/penstock-dev/penstock/core/upstream/connect"
 	"github.com/penstock-dev/penstock/core/upstream/script"
-	"github.com/penstock-dev/penstock/sdk/hook"
 )
 
 // openModels opens models, with their formats, upstreams and hooks.
@@ -50,28 +49,9 @@ func (e *Engine) openModel(ctx context.Context, m *pipeline.Model) (*gateway.Mod
 		return nil, fmt.Errorf("open upstream: %w", err)
 	}
 	e.closers = append(e.closers, out.Upstream.Close)
-	for _, use := range m.Hooks {
-		h, err := e.Plugins.Hook(ctx, use.Name, use.Config)
-		if err != nil {
-			return nil, fmt.Errorf("open hook/%s: %w", use.Name, err)
-		}
-		d, err := e.Plugins.Describe("hook", use.Name)
-		if err != nil {
-			return nil, err
-		}
-		out.Hooks = append(out.Hooks, gateway.Hook{
-			Name: "hook/" + use.Name, Hook: h, Observes: points(d.Observes), Changes: points(d.Changes), FailOpen: use.FailOpen,
-		})
-	}
-	return out, nil
-}
-
-func points(names []string) []hook.Point {
-	var out []hook.Point
-	for _, n := range names {
-		out = append(out, hook.Point(n))
-	}
-	return out
+	var err error
+	out.Hooks, err = e.openHooks(ctx, m.Hooks)
+	return out, err
 }
 
 // formatUpstream is the format of a model whose upstream renders and parses.

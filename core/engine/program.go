@@ -30,14 +30,15 @@ func (r *rollout) program(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 }
 
 func (r *rollout) execute(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (string, json.RawMessage, error) {
-	raw, err := s.Run.JSON(r.env)
-	var argv []string
+	raw, err := r.input(s)
+	var given struct{ Run []string }
 	if err == nil {
-		err = json.Unmarshal(raw, &argv)
+		err = json.Unmarshal(raw, &given)
 	}
 	if err != nil {
-		return invoker.InfraError, nil, fmt.Errorf("run: %w", err)
+		return invoker.InfraError, nil, err
 	}
+	argv := given.Run
 	home, dir, err := r.place(s.ID, res)
 	if err != nil {
 		return invoker.InfraError, nil, err

@@ -22,6 +22,16 @@ func (e *Engine) redacted() func(io.Writer) io.WriteCloser {
 func (e *Engine) clean(res *trace.StageResult) {
 	res.Error = e.Redact.String(res.Error)
 	res.Output = e.Redact.RawMessage(res.Output)
+	e.cleanEdits(res.Edits)
+}
+
+// cleanEdits redacts what is kept of what hooks did.
+func (e *Engine) cleanEdits(edits []trace.Edit) {
+	for i := range edits {
+		d := &edits[i]
+		d.Reason, d.Error = e.Redact.String(d.Reason), e.Redact.String(d.Error)
+		d.Before, d.After, d.Report = e.Redact.RawMessage(d.Before), e.Redact.RawMessage(d.After), e.Redact.RawMessage(d.Report)
+	}
 }
 
 // cleanWorkspace redacts what is kept of a rollout's files: all of them once it

@@ -23,13 +23,14 @@ type rollout struct {
 	// env is what expressions see; results are the checkpoints behind it.
 	env     pipeline.Env
 	results map[string]*trace.StageResult
-	order   []string // invoker stages that ran, the last one gives the final text
+	inputs  map[string]json.RawMessage // by stage id: what hooks put in place of its input, for one pass
+	order   []string                   // invoker stages that ran, the last one gives the final text
 	ws      *agent.Workspace
 }
 
 // newRollout returns nil for a rollout that an earlier part of the run ended.
 func newRollout(e *Engine, t pipeline.Task, sample int, earlier map[string]*trace.Rollout) *rollout {
-	r := &rollout{Engine: e, task: t, results: map[string]*trace.StageResult{}}
+	r := &rollout{Engine: e, task: t, results: map[string]*trace.StageResult{}, inputs: map[string]json.RawMessage{}}
 	r.state = trace.Rollout{ID: fmt.Sprintf("%s~%d", t.ID, sample), Task: t.ID, Sample: sample}
 	if old := earlier[r.state.ID]; old != nil {
 		if old.Status == trace.Completed || old.Status == trace.Failed {
@@ -181,7 +182,7 @@ func (r *rollout) step(ctx context.Context, s *pipeline.Stage) (*trace.StageResu
 		}
 	}
 	r.Events.Emit(run.Event{Type: run.StageStarted, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s)})
-	if err := r.try(ctx, s, res); err != nil {
+	if err := r.hooked(ctx, s, res); err != nil {
 		return nil, err
 	}
 	reward, label := given(s, res)
@@ -190,6 +191,30 @@ func (r *rollout) step(ctx context.Context, s *pipeline.Stage) (*trace.StageResu
 		Status: res.Status, ExitStatus: res.ExitStatus, Error: res.Error, Seconds: time.Since(res.Started).Seconds(), Reward: reward, Label: label,
 	})
 	return res, nil
+}
+
+// hooked runs a stage between its hooks.
+func (r *rollout) hooked(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) error {
+	if len(r.hooks[s.ID]) == 0 {
+		return r.try(ctx, s, res)
+	}
+	used, err := r.triesUsed(ctx, s)
+	if err != nil {
+		return err
+	}
+	res.Attempt = attempt(r.state.ID, s.ID, res.Round, used+1)
+	defer delete(r.inputs, s.ID)
+	if ok, err := r.before(ctx, s, res); err != nil || !ok {
+		return err
+	}
+	if err := r.try(ctx, s, res); err != nil {
+		return err
+	}
+	return r.after(ctx, s, res)
+}
+
+func attempt(rollout, stage string, round, try int) string {
+	return fmt.Sprintf("%s~%s~%d~%d", rollout, stage, round, try)
 }
 
 // given is what a judge gave.
@@ -212,7 +237,7 @@ func (r *rollout) try(ctx context.Context, s *pipeline.Stage, res *trace.StageRe
 	}
 	for n := 1; ; n++ {
 		res.Try = used + n
-		res.Attempt = fmt.Sprintf("%s~%s~%d~%d", r.state.ID, s.ID, res.Round, res.Try)
+		res.Attempt = attempt(r.state.ID, s.ID, res.Round, res.Try)
 		res.Status, res.ExitStatus, res.Error, res.Output = "completed", "", "", nil
 		why, err := r.once(ctx, s, res)
 		if err != nil {

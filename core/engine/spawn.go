@@ -87,9 +87,9 @@ type storeError struct{ error }
 func (e *storeError) Unwrap() error { return e.error }
 
 func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.Result, string, error) {
-	input, err := v.stage.Input.JSON(v.env)
+	input, err := v.input(v.stage)
 	if err != nil {
-		return nil, invoker.InfraError, fmt.Errorf("with: %w", err)
+		return nil, invoker.InfraError, err
 	}
 	if v.home, v.dir, err = v.place(v.stage.ID, res); err != nil {
 		return nil, invoker.InfraError, err

@@ -92,6 +92,7 @@ func newCatalog() testCatalog {
 	add(component.Descriptor{Kind: "hook", Name: "mask", Config: schema.Of[maskConfig](), Changes: []string{"request", "reply"}})
 	add(component.Descriptor{Kind: "hook", Name: "sanitize-tools", Config: schema.Of[none](), Changes: []string{"tool_call"}})
 	add(component.Descriptor{Kind: "hook", Name: "rows", Config: schema.Of[none](), Changes: []string{"row"}})
+	add(component.Descriptor{Kind: "hook", Name: "guard", Config: schema.Of[none](), Changes: []string{"request", "stage.before"}, Observes: []string{"stage.after", "row"}})
 	add(component.Descriptor{Kind: "converter", Name: "rows", Config: schema.Of[none]()})
 	add(component.Descriptor{Kind: "converter", Name: "xtuner", Config: schema.Of[none](), Wants: []string{"ids"}})
 	for _, f := range []string{"qwen3_coder", "qwen3p5", "hermes"} {

@@ -157,7 +157,7 @@ func (c *check) model(key, n *yaml.Node) *Model {
 	m.Tokenizer = c.pathOrName(f.get(n, "tokenizer"), ".json", ".model")
 	c.capture(key, n, m)
 	c.provider(key, n, m)
-	m.Hooks = c.hooks(f.get(n, "hooks"), "request", "reply", "tool_call")
+	m.Hooks = c.hooks(f.get(n, "hooks"), modelPoints...)
 	return m
 }
 
@@ -283,22 +283,25 @@ func (c *check) hooks(list *yaml.Node, points ...string) []HookUse {
 			continue
 		}
 		use.Name, use.Descriptor = name, d
-		if acts := append(append([]string(nil), d.Observes...), d.Changes...); !anyOf(points, acts) {
+		if acts := append(append([]string(nil), d.Observes...), d.Changes...); among(points, acts) == nil {
 			c.f.errorf(c.f.at(uses), "hook", "it acts at: "+list3(acts), "%s can't act here: this place has the points %s", d.ID(), strings.Join(points, ", "))
 		}
+		use.Observes, use.Changes = among(points, d.Observes), among(points, d.Changes)
 		use.Config = c.settings(uses, n, d, nil, "").config
 		out = append(out, use)
 	}
 	return out
 }
 
-func anyOf(want, have []string) bool {
+// among are those of want that have holds, too.
+func among(want, have []string) []string {
+	var out []string
 	for _, w := range want {
 		if contains(have, w) {
-			return true
+			out = append(out, w)
 		}
 	}
-	return false
+	return out
 }
 
 func (c *check) workspace() {
@@ -427,7 +430,7 @@ func (c *check) wrongKind(n *yaml.Node, kind, name string, slash bool, want stri
 		}
 		f.errorf(f.at(n), "uses", hint, "'%s' has no kind", n.Value)
 	case kind == component.Hook:
-		f.errorf(f.at(n), "uses", "name it under 'hooks:' of a model", "a hook is no stage: it acts on what passes by")
+		f.errorf(f.at(n), "uses", "name it under 'hooks:' of a model or a stage", "a hook is no stage: it acts on what passes by")
 	case kind == component.Format:
 		f.errorf(f.at(n), "uses", "write 'format: "+name+"' under a model", "a format is no stage: it belongs to a model")
 	case contains(component.Kinds, kind):

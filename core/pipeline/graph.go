@@ -25,6 +25,9 @@ func Graph(p *Pipeline) string {
 	byModel := map[string]bool{}
 	p.Each(func(s *Stage) {
 		rows = append(rows, []string{s.ID, stageKind(s.Kind), s.Uses(), notes(s)})
+		for _, h := range s.Hooks {
+			rows = append(rows, []string{"  " + h.Name, StageSanitize, "hook/" + h.Name, hookNotes(h)})
+		}
 		m := p.Models[s.Model]
 		if m == nil || byModel[m.Name] {
 			return
@@ -100,18 +103,17 @@ func notes(s *Stage) string {
 
 // hookNotes says what a hook does to what passes by, and to its streaming.
 func hookNotes(h HookUse) string {
-	d := h.Descriptor
 	var n []string
-	if len(d.Changes) > 0 {
-		n = append(n, "changes "+strings.Join(d.Changes, ", "))
+	if len(h.Changes) > 0 {
+		n = append(n, "changes "+strings.Join(h.Changes, ", "))
 	}
-	if len(d.Observes) > 0 {
-		n = append(n, "observes "+strings.Join(d.Observes, ", "))
+	if len(h.Observes) > 0 {
+		n = append(n, "observes "+strings.Join(h.Observes, ", "))
 	}
 	switch {
-	case contains(d.Changes, "reply"):
+	case contains(h.Changes, "reply"):
 		n = append(n, "holds each reply until it is whole")
-	case contains(d.Changes, "tool_call"):
+	case contains(h.Changes, "tool_call"):
 		n = append(n, "holds each tool call until it is whole")
 	}
 	if h.FailOpen {

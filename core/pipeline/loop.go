@@ -18,7 +18,7 @@ func (c *check) run(n *yaml.Node, s *Stage, sc *scope) bool {
 	f := c.f
 	s.Kind = KindRun
 	v := f.get(n, "run")
-	c.refuse(n, "a program that 'run' starts has no plugin and calls no model", "model", "with", "budget", "scope", "hooks")
+	c.refuse(n, "a program that 'run' starts has no plugin and calls no model", "model", "with", "budget", "scope")
 	if len(v.Content) == 0 {
 		f.errorf(f.at(v), "run", "run: [make, test]", "the command line is empty")
 		return false
@@ -30,6 +30,8 @@ func (c *check) run(n *yaml.Node, s *Stage, sc *scope) bool {
 	b := &builder{c: c, sc: sc, stage: s.ID, key: "run", d: component.Descriptor{Kind: "the", Name: "command line"}, ok: true}
 	root, _ := b.list(v, listOf(stringType), nil)
 	s.Run = &Template{root: root, where: where(f.at(v))}
+	c.stageHooks(n, s)
+	s.takes, s.gives = c.compiled(runInput), c.givenBy(s)
 	return true
 }
 
@@ -50,7 +52,8 @@ func (c *check) loop(n *yaml.Node, s *Stage, sc *scope) bool {
 	s.Kind = KindLoop
 	v := f.get(n, "loop")
 	list := f.get(v, "stages")
-	c.refuse(n, "a loop uses no plugin itself", "model", "with", "budget", "scope", "hooks", "retry", "output", "idle")
+	c.refuse(n, "a loop uses no plugin itself", "model", "with", "budget", "scope", "retry", "output", "idle")
+	c.refuse(n, "a loop does nothing itself; hooks go to the stages in it", "hooks")
 	if list == nil {
 		return false
 	}
@@ -132,22 +135,4 @@ func (c *check) elseOf(loop *yaml.Node, s *Stage) {
 		f.errorf(f.at(v), "loop", suggest("it takes: ", v.Value, append([]string{OnErrorFail, OnErrorContinue, OnErrorPark}, later...)),
 			"'else' is '%s', want fail, continue, park or a later stage", v.Value)
 	}
-}
-
-// stageHooks checks the hooks of a stage, or those on the rows of a converter.
-func (c *check) stageHooks(n *yaml.Node, s *Stage) {
-	f := c.f
-	key, _ := lookup(n, "hooks")
-	if key == nil {
-		return
-	}
-	feature, points := "stage hooks", []string{"stage.before", "stage.after"}
-	if s.Kind == component.Converter {
-		feature, points = "row hooks", []string{"row"}
-	}
-	if !f.enabled[feature] {
-		f.errorf(f.at(key), "not-built", "hooks act under a model: models.NAME.hooks", "'hooks' is not built yet under a stage")
-		return
-	}
-	s.Hooks = c.hooks(f.get(n, "hooks"), points...)
 }

@@ -93,6 +93,8 @@ type HookUse struct {
 	Config     json.RawMessage
 	FailOpen   bool
 	Descriptor component.Descriptor
+	// Observes and Changes are the points of this place at which it acts.
+	Observes, Changes []string
 }
 
 // Stage is one entry of `stages:`. It uses a component, runs a program (Run)
@@ -124,6 +126,9 @@ type Stage struct {
 	// leaves it to the component.
 	Output json.RawMessage
 	output *jsonschema.Schema
+	// takes and gives are what the stage itself takes and gives; see
+	// CheckInput and CheckResult.
+	takes, gives *jsonschema.Schema
 }
 
 // The kinds of stage that use no component.

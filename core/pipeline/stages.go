@@ -169,9 +169,11 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 		if !contains(d.Methods, "judge_group") {
 			f.errorf(f.at(g), "scope", "use a judger that judges groups", "%s judges one rollout at a time", d.ID())
 		}
+		c.refuse(n, "hooks act on the stage of one rollout, and a group has several", "hooks")
 	}
 	set := c.settings(uses, n, d, sc, id)
-	s.Config, s.Input = set.config, set.input
+	s.Config, s.Input, s.takes = set.config, set.input, set.takes
+	s.gives = c.givenBy(s)
 	return s, true
 }
 

@@ -21,6 +21,7 @@ import (
 type settings struct {
 	config json.RawMessage
 	input  *Template
+	takes  *jsonschema.Schema // what input must fit; nil when it takes none
 }
 
 // part of a component's schemas that decides where a key of `with` goes.
@@ -94,7 +95,7 @@ func (c *check) settings(at, holder *yaml.Node, d component.Descriptor, sc *scop
 			halves[to].Content = append(halves[to].Content, key, value)
 		}
 	}
-	out := settings{config: c.config(at, halves[config], config, d)}
+	out := settings{config: c.config(at, halves[config], config, d), takes: input.schema}
 	out.input = c.input(at, halves[input], input, d, sc, stage)
 	return out
 }

@@ -31,6 +31,7 @@ type Event struct {
 	Seconds    float64     `json:"seconds,omitempty"`
 	Count      int         `json:"count,omitempty"`
 	Refused    int         `json:"refused,omitempty"` // rows left out
+	Denied     int         `json:"denied,omitempty"`  // rows left out by hooks
 	Path       string      `json:"path,omitempty"`
 }
 

@@ -50,8 +50,12 @@ type Totals struct {
 	CostBasis  string         `json:"cost_basis,omitempty"`
 	Calls      int            `json:"calls"`
 	Rows       map[string]int `json:"rows,omitempty"` // by converter stage
-	Forks      map[string]int `json:"forks,omitempty"`
-	Seconds    float64        `json:"seconds"`
+	// Denied counts rows that hooks left out, by converter stage, and Dropped
+	// the events that observing hooks were too slow for, by hook.
+	Denied  map[string]int `json:"rows_denied,omitempty"`
+	Dropped map[string]int `json:"hook_events_dropped,omitempty"`
+	Forks   map[string]int `json:"forks,omitempty"`
+	Seconds float64        `json:"seconds"`
 }
 
 // ReadFile reads run.json.

@@ -221,6 +221,9 @@ type StageResult struct {
 	ExitStatus string          `json:"exit_status,omitempty"`
 	Error      string          `json:"error,omitempty"`
 	Output     json.RawMessage `json:"output,omitempty"`
+	// Edits are what hooks did before and after the stage, with the input and
+	// the output as they were.
+	Edits []Edit `json:"edits,omitempty"`
 	// Workspace is the path, relative to the run folder, of the workspace
 	// snapshot after the stage, if one is kept.
 	Workspace string    `json:"workspace,omitempty"`

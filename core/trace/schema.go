@@ -84,6 +84,15 @@ CREATE TABLE selections (
 	PRIMARY KEY (stage, rollout)
 ) WITHOUT ROWID;
 `,
+	`
+-- What the hooks of a converter stage did with a row.
+CREATE TABLE row_edits (
+	stage TEXT NOT NULL,
+	row TEXT NOT NULL,
+	body BLOB NOT NULL,
+	PRIMARY KEY (stage, row)
+) WITHOUT ROWID;
+`,
 }
 
 // queryer is what a database and a connection have in common.

@@ -47,6 +47,7 @@ func showCommand(o Options) *cobra.Command {
 type rolloutRecord struct {
 	*trace.Rollout
 	Stages []*trace.StageResult `json:"stages"`
+	Rows   []*trace.RowEdit     `json:"row_edits,omitempty"`
 }
 
 func (v *view) showRollout(ctx context.Context, r *trace.Rollout, asJSON bool) error {
@@ -54,8 +55,12 @@ func (v *view) showRollout(ctx context.Context, r *trace.Rollout, asJSON bool) e
 	if err != nil {
 		return err
 	}
+	rows, err := v.RowEdits(ctx, r.ID)
+	if err != nil {
+		return err
+	}
 	if asJSON {
-		return v.line(rolloutRecord{r, stages})
+		return v.line(rolloutRecord{r, stages, rows})
 	}
 	fmt.Fprintf(v.out, "rollout %s: %s, exit %s, %d calls, %d + %d tokens, cost %s\n",
 		r.ID, r.Status, dash(r.ExitStatus), r.Calls, r.Usage.Input, r.Usage.Output, money(r.Cost, r.CostBasis))
@@ -64,8 +69,19 @@ func (v *view) showRollout(ctx context.Context, r *trace.Rollout, asJSON bool) e
 		if s.Output != nil {
 			fmt.Fprintf(v.out, "  %s\n", s.Output)
 		}
+		v.edits(s.Edits)
+	}
+	for _, row := range rows {
+		fmt.Fprintf(v.out, "row %s, stage %s\n", row.Row, row.Stage)
+		v.edits(row.Edits)
 	}
 	return v.lsCalls(ctx, r.ID, false)
+}
+
+func (v *view) edits(list []trace.Edit) {
+	var b strings.Builder
+	edits(&b, list)
+	fmt.Fprint(v.out, b.String())
 }
 
 // callRecord is a call with what its own JSON leaves out. A logprob that the
@@ -103,7 +119,7 @@ func (v *view) showCall(ctx context.Context, c *trace.Call, asJSON bool) error {
 		fmt.Fprintf(&b, "\n--- sampled, %d ids%s, finish %s ---\n%s\n", len(c.SampledIDs), mean(c.Logprobs), dash(c.Finish), c.Raw)
 	}
 	replies(&b, c)
-	edits(&b, c)
+	edits(&b, c.Edits)
 	_, err := fmt.Fprint(v.out, b.String())
 	return err
 }
@@ -210,8 +226,8 @@ func parts(b *strings.Builder, list []chat.Part, c *trace.Call) {
 	}
 }
 
-func edits(b *strings.Builder, c *trace.Call) {
-	for _, e := range c.Edits {
+func edits(b *strings.Builder, list []trace.Edit) {
+	for _, e := range list {
 		fmt.Fprintf(b, "\n--- %s at %s: %s ---\n", e.Hook, e.Point, e.Action)
 		for _, f := range []struct{ name, value string }{
 			{"reason", e.Reason}, {"error", e.Error}, {"report", string(e.Report)},
