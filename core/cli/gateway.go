@@ -107,7 +107,10 @@ func (a *App) gateway(ctx context.Context, path string, set []string, out, model
 func (a *App) gatewayOptions() gateway.Options {
 	s := a.settings
 	return gateway.Options{
-		Addr: s.Gateway.Addr, KeepAlive: s.Gateway.KeepAlive, BodyLimit: s.Limits.Body,
-		Limits: gateway.Limits{Calls: s.Limits.Calls, Messages: s.Limits.Messages, Tools: s.Limits.Tools},
+		Addr: s.Gateway.Addr, KeepAlive: s.Gateway.KeepAlive, SessionTTL: s.Gateway.SessionTTL, BodyLimit: s.Limits.Body,
+		Limits: gateway.Limits{
+			Calls: s.Limits.Calls, Messages: s.Limits.Messages, Tools: s.Limits.Tools,
+			Sessions: s.Limits.Sessions, SessionBytes: s.Limits.SessionBytes, TraceBytes: s.Limits.TraceBytes,
+		},
 	}
 }

@@ -195,6 +195,9 @@ func (e *Engine) openGateway() error {
 	e.Redact = e.Redact.With(o.OperatorToken)
 	o.Calls, o.Log = redact.Calls(e.Telemetry.Calls(e.Store), e.Redact), e.Log
 	o.Metrics = e.Telemetry.Metrics()
+	if info, err := os.Stat(e.Folder.Database()); err == nil {
+		o.Stored = info.Size() // of an earlier part of the run
+	}
 	g, err := gateway.New(o)
 	if err != nil {
 		return fmt.Errorf("start gateway: %w", err)

@@ -69,6 +69,10 @@ func (g *Gateway) serveGeneration(in *inbound) {
 		return
 	}
 	defer s.end()
+	if why := s.full(); why != "" {
+		in.fail(wire.Errorf(wire.Forbidden, "this call can't be recorded: %s", why))
+		return
+	}
 	c := g.newCall(in, s, seq)
 	in.id = c.rec.ID // clients show it, so that their errors lead to the record
 	in.w.Header().Set("Request-Id", in.id)
@@ -239,7 +243,9 @@ func (c *call) commit(status int) error {
 	c.pay(spent)
 	c.s.outcome(c.rec)
 	// A session that was cancelled still has its calls recorded.
-	return c.g.calls.PutCall(context.WithoutCancel(c.ctx), c.rec)
+	err := c.g.calls.PutCall(context.WithoutCancel(c.ctx), c.rec)
+	c.s.stored(c.rec.Stored)
+	return err
 }
 
 // holdLimit is how long a call is held for an agent that doesn't say that it is

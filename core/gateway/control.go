@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"net/http"
@@ -105,7 +106,7 @@ type sessionView struct {
 
 func (s *Session) view() sessionView {
 	st := s.Stats()
-	return sessionView{s.spec.Session, st.Calls, st.Turns, st.Usage, st.Cost.Amount(), st.Cost.Basis, st.BudgetHit, st.LastActivity, s.atOnce()}
+	return sessionView{s.mark(func(*trace.Session) {}), st.Calls, st.Turns, st.Usage, st.Cost.Amount(), st.Cost.Basis, st.BudgetHit, st.LastActivity, s.atOnce()}
 }
 
 // controlGet answers with one session, or all.
@@ -144,7 +145,7 @@ func (g *Gateway) session(id string) (*Session, *wire.Error) {
 			return s, nil
 		}
 	}
-	if g.opened[id] {
+	if _, known := g.opened[id]; known {
 		return nil, nil
 	}
 	return nil, wire.Errorf(wire.NotFound, "no session %s", printable(id))
@@ -197,11 +198,14 @@ func (g *Gateway) controlOpen(in *inbound, id string) *wire.Error {
 	}
 	spec.Session.ID = g.o.NewSession()
 	s, err := g.Open(in.r.Context(), spec)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrTooManySessions):
+		return wire.Errorf(wire.RateLimited, "%v", err)
+	case err != nil:
 		return wire.Errorf(wire.Internal, "%v", err)
 	}
 	g.mu.Lock()
-	g.opened[s.ID()] = true
+	g.opened[s.ID()] = time.Time{}
 	g.mu.Unlock()
 	return in.json(map[string]any{
 		"id": s.ID(), "token": s.Token(), "base_url": s.BaseURL(), "root": s.Root(), "model": spec.Model.served(),
@@ -236,7 +240,7 @@ func (g *Gateway) drain(in *inbound, s *Session) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.r.Context()), wait)
 	defer cancel()
 	g.mu.Lock()
-	g.opened[s.ID()] = true // so that the same request can be made again
+	g.opened[s.ID()] = time.Now() // so that the same request can be made again
 	g.mu.Unlock()
 	if err := s.Close(ctx); err != nil {
 		g.log.Warn("session closed by the operator", "session", s.ID(), "error", err)

@@ -54,8 +54,13 @@ type Options struct {
 	// BodyLimit is the size of the largest request in bytes, 32 MiB by
 	// default.
 	BodyLimit int64
-	// Limits bound one request and what a session asks at once.
+	// Limits bound requests, sessions and what these leave in the store.
 	Limits Limits
+	// SessionTTL is how long a session without a deadline may be idle before it
+	// is closed, 24 h by default.
+	SessionTTL time.Duration
+	// Stored is how many bytes of records are in the store already.
+	Stored int64
 	// WriteTimeout is how long a client may leave a reply unread before it
 	// counts as gone, 2 min by default.
 	WriteTimeout time.Duration
@@ -71,11 +76,17 @@ type Options struct {
 	Dialects []Dialect
 }
 
-// Limits of requests. 0 is the default of each.
+// Limits of requests and of sessions. 0 is the default of each.
 type Limits struct {
 	Calls    int // of a session at once, 128 by default; more are a 429
 	Messages int // of a request, 20000 by default; more are a 413
 	Tools    int // of a request, 2000 by default; more are a 413
+	// Sessions are open at once, 10000 by default.
+	Sessions int
+	// SessionBytes are what the records of a session take in the store, 2 GiB by
+	// default; TraceBytes what those of all do, with no bound by default. Once
+	// there, calls are refused with a 403, as a record is never left out.
+	SessionBytes, TraceBytes int64
 }
 
 func (o Options) withDefaults() Options {
@@ -87,6 +98,13 @@ func (o Options) withDefaults() Options {
 	def(&o.Limits.Calls, 128)
 	def(&o.Limits.Messages, 20000)
 	def(&o.Limits.Tools, 2000)
+	def(&o.Limits.Sessions, 10_000)
+	if o.Limits.SessionBytes <= 0 {
+		o.Limits.SessionBytes = 2 << 30
+	}
+	if o.SessionTTL <= 0 {
+		o.SessionTTL = 24 * time.Hour
+	}
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
 	}
@@ -124,10 +142,15 @@ type Gateway struct {
 	hosts    map[string]bool
 	watch    *point.Watch
 	closing  atomic.Bool
+	stored   atomic.Int64  // bytes of records
+	stop     chan struct{} // ends sweep
+	swept    chan struct{} // closed when it has ended
 
 	mu       sync.Mutex
 	sessions map[[sha256.Size]byte]*Session // by the hash of the token
-	opened   map[string]bool                // ids that the operator may still ask for
+	// opened are the ids that the operator may still ask for, and when their
+	// sessions were closed; zero for one that is open.
+	opened map[string]time.Time
 }
 
 // New listens and serves. A port that is given and busy is an error that
@@ -146,8 +169,10 @@ func New(o Options) (*Gateway, error) {
 		addr:     l.Addr().(*net.TCPAddr),
 		served:   make(chan struct{}),
 		watch:    point.NewWatch(o.ObserverQueue, o.Log),
-		sessions: map[[sha256.Size]byte]*Session{}, opened: map[string]bool{},
+		sessions: map[[sha256.Size]byte]*Session{}, opened: map[string]time.Time{},
+		stop: make(chan struct{}), swept: make(chan struct{}),
 	}
+	g.stored.Store(o.Stored)
 	if o.OperatorToken != "" {
 		g.operator = sha256.Sum256([]byte(o.OperatorToken))
 		g.o.OperatorToken = ""
@@ -160,6 +185,7 @@ func New(o Options) (*Gateway, error) {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
+	go g.sweep()
 	go func() {
 		defer close(g.served)
 		if err := g.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -180,7 +206,10 @@ func (g *Gateway) URL() string { return "http://" + g.addr.String() }
 // Close closes every session, then the server. Calls in flight have until ctx
 // ends; then they are cancelled and recorded as that.
 func (g *Gateway) Close(ctx context.Context) error {
-	g.closing.Store(true)
+	if !g.closing.Swap(true) {
+		close(g.stop)
+	}
+	<-g.swept
 	g.mu.Lock()
 	open := make([]*Session, 0, len(g.sessions))
 	for _, s := range g.sessions {

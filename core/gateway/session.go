@@ -43,8 +43,9 @@ type Session struct {
 	stats    Stats
 	reserved int // calls that may yet reach the upstream
 	money    purse
-	turns    int  // the same of the main lineage
-	aside    bool // a call of a side conversation reached the upstream
+	bytes    int64 // of its records
+	turns    int   // the same of the main lineage
+	aside    bool  // a call of a side conversation reached the upstream
 	refused  string
 	released bool // ready is closed
 	closed   bool
@@ -81,6 +82,9 @@ func (g *Gateway) Open(ctx context.Context, spec SessionSpec) (*Session, error) 
 	prices := spec.Model.prices()
 	if spec.Budget.USD > 0 && prices == nil {
 		return nil, fmt.Errorf("open session: a budget in USD needs prices, and model %s has none", spec.Model.Entry)
+	}
+	if err := g.crowded(); err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
 	}
 	now := time.Now()
 	if spec.Session.Opened.IsZero() {
@@ -233,8 +237,7 @@ func (s *Session) Close(ctx context.Context) error {
 	if !first {
 		return err
 	}
-	record := s.spec.Session
-	record.Closed = time.Now()
+	record := s.mark(func(r *trace.Session) { r.Closed = time.Now() })
 	if e := s.g.calls.PutSession(context.WithoutCancel(ctx), &record); e != nil {
 		err = errors.Join(err, fmt.Errorf("close session %s: %w", s.ID(), e))
 	}

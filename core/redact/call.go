@@ -36,7 +36,10 @@ type calls struct {
 }
 
 func (c *calls) PutCall(ctx context.Context, call *trace.Call) error {
-	return c.Store.PutCall(ctx, c.r.Call(call))
+	clean := c.r.Call(call)
+	err := c.Store.PutCall(ctx, clean)
+	call.Stored = clean.Stored
+	return err
 }
 
 // Call redacts the record of a call. One without a secret is returned as it

@@ -76,6 +76,10 @@ func (b *builder) integrity() converter.Integrity {
 	if out.Missing = highest - len(b.calls); out.Missing > 0 {
 		b.warn = append(b.warn, fmt.Sprintf("%d calls of the session are not in the store", out.Missing))
 	}
+	if s := b.session; s.Incomplete != "" {
+		out.Missing = max(out.Missing, s.Unrecorded)
+		b.warn = append(b.warn, fmt.Sprintf("the session is incomplete, %d calls were refused: %s", s.Unrecorded, s.Incomplete))
+	}
 	return out
 }
 

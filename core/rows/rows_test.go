@@ -265,6 +265,18 @@ func TestGapInTheSessionIsCounted(t *testing.T) {
 	assert.Equal(t, []string{"2 calls of the session are not in the store"}, rows[0].Integrity.Warn)
 }
 
+// Acceptance case 24: a session whose trace had no room says so in its rows.
+func TestCase24IncompleteSessionsSaySo(t *testing.T) {
+	w := newWorld(t)
+	w.call("main", nil, []int32{1}, []int32{10})
+	require.NoError(t, w.store.PutSession(t.Context(), &trace.Session{ID: "s-1", Rollout: w.rollout.ID, Stage: "solve", Round: 1, Try: 1,
+		Attempt: "t1~0~solve~1~1", Incomplete: "it takes too much", Unrecorded: 4}))
+	rows := w.rows()
+	require.Len(t, rows, 1)
+	assert.Equal(t, 4, rows[0].Integrity.Missing)
+	assert.Equal(t, []string{"the session is incomplete, 4 calls were refused: it takes too much"}, rows[0].Integrity.Warn)
+}
+
 // Acceptance case 29 as far as kinds are told: side calls and sub-agents have
 // rows of their own kind, retries and probes none.
 func TestCase29KindsAreKeptApart(t *testing.T) {

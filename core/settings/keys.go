@@ -34,10 +34,20 @@ var keys = []key{
 		s.Gateway.KeepAlive, err = units.Duration(v.text())
 		return
 	}},
+	{name: "gateway.session_ttl", def: "24h", read: func(s *Settings, v value) (err error) {
+		s.Gateway.SessionTTL, err = units.Duration(v.text())
+		return
+	}},
 	{name: "limits.body", def: "32MiB", read: func(s *Settings, v value) (err error) { s.Limits.Body, err = units.Size(v.text()); return }},
 	{name: "limits.calls", def: "128", read: func(s *Settings, v value) (err error) { s.Limits.Calls, err = v.count(); return }},
 	{name: "limits.messages", def: "20000", read: func(s *Settings, v value) (err error) { s.Limits.Messages, err = v.count(); return }},
 	{name: "limits.tools", def: "2000", read: func(s *Settings, v value) (err error) { s.Limits.Tools, err = v.count(); return }},
+	{name: "limits.sessions", def: "10000", read: func(s *Settings, v value) (err error) { s.Limits.Sessions, err = v.count(); return }},
+	{name: "limits.session_bytes", def: "2GiB", read: func(s *Settings, v value) (err error) {
+		s.Limits.SessionBytes, err = units.Size(v.text())
+		return
+	}},
+	{name: "limits.trace_bytes", read: func(s *Settings, v value) (err error) { s.Limits.TraceBytes, err = units.Size(v.text()); return }},
 	{name: "plugins.dirs", read: func(s *Settings, v value) (err error) { s.Plugins.Dirs, err = v.paths(); return }},
 	{name: "trace.durability", def: "normal", read: func(s *Settings, v value) (err error) {
 		s.Trace.Durability, err = v.choice("normal", "fsync")

@@ -53,6 +53,8 @@ type Settings struct {
 type Gateway struct {
 	Addr      string        // host:port; port 0 lets the system pick
 	KeepAlive time.Duration // how long a streamed reply may be silent
+	// SessionTTL is how long a session that no stage opened may be idle.
+	SessionTTL time.Duration
 }
 
 // Limits bound what one client may ask.
@@ -61,6 +63,10 @@ type Limits struct {
 	Calls    int   // of a session at once
 	Messages int   // of a request
 	Tools    int   // of a request
+	Sessions int   // open at once
+	// SessionBytes and TraceBytes are what the records of a session and of a run
+	// take; 0 is no bound.
+	SessionBytes, TraceBytes int64
 }
 
 // Plugins says where plugins are looked for.

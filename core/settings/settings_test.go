@@ -36,8 +36,8 @@ func TestDefaults(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, &Settings{
 		Runs: filepath.Join(p.dir, "runs"), Cache: filepath.Join(p.cache, "penstock"),
-		Gateway: Gateway{Addr: "127.0.0.1:0", KeepAlive: 15 * time.Second},
-		Limits:  Limits{Body: 32 << 20, Calls: 128, Messages: 20000, Tools: 2000},
+		Gateway: Gateway{Addr: "127.0.0.1:0", KeepAlive: 15 * time.Second, SessionTTL: 24 * time.Hour},
+		Limits:  Limits{Body: 32 << 20, Calls: 128, Messages: 20000, Tools: 2000, Sessions: 10000, SessionBytes: 2 << 30},
 		Trace:   Trace{"normal"}, Log: Log{"info", "auto"}, Redact: Redact{true}, Telemetry: Telemetry{Semconv: "v1.41"}, From: map[string]string{},
 	}, s)
 }

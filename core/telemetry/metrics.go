@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +27,10 @@ type metrics struct {
 	redactions *prometheus.CounterVec
 	cost       *prometheus.CounterVec
 	sessions   prometheus.Gauge
+	closed     *prometheus.CounterVec
+	bytes      prometheus.Counter
+	incomplete prometheus.Counter
+	unrecorded prometheus.Counter
 
 	running      prometheus.Gauge
 	rollouts     *prometheus.CounterVec
@@ -50,6 +55,9 @@ func newMetrics() (*metrics, error) {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
+	single := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
 	histogram := func(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: bounds}, labels)
 	}
@@ -67,6 +75,10 @@ func newMetrics() (*metrics, error) {
 		redactions: counter("penstock_redactions_total", "Secrets taken out of records.", "kind"),
 		cost:       counter("penstock_cost_usd_total", "What calls cost, as far as it is known, in US dollars.", "model_entry", "basis"),
 		sessions:   gauge("penstock_sessions_open", "Sessions that are open."),
+		closed:     counter("penstock_sessions_closed_total", "Sessions that were closed; idle are those that nobody closed.", "end"),
+		bytes:      single("penstock_trace_bytes_total", "Bytes of records that were stored."),
+		incomplete: single("penstock_sessions_incomplete_total", "Sessions whose trace reached a limit."),
+		unrecorded: single("penstock_calls_unrecorded_total", "Calls that were refused as their records had no room."),
 
 		running:      gauge("penstock_rollouts_running", "Rollouts in progress."),
 		rollouts:     counter("penstock_rollouts_total", "Rollouts that ended.", "status", "exit_status"),
@@ -78,7 +90,7 @@ func newMetrics() (*metrics, error) {
 	}
 	reg := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
-		m.calls, m.duration, m.firstChunk, m.perToken, m.tokens, m.forks, m.redactions, m.cost, m.sessions,
+		m.calls, m.duration, m.firstChunk, m.perToken, m.tokens, m.forks, m.redactions, m.cost, m.sessions, m.closed, m.bytes, m.incomplete, m.unrecorded,
 		m.running, m.rollouts, m.rolloutTime, m.reward, m.stages, m.stageTime, m.stageRetries,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
@@ -110,15 +122,21 @@ func (m *metrics) event(e run.Event) {
 }
 
 func (m *metrics) session(s *trace.Session) {
-	if s.Closed.IsZero() {
-		m.sessions.Inc()
-	} else {
+	switch {
+	case !s.Closed.IsZero():
 		m.sessions.Dec()
+		m.closed.WithLabelValues(cmp.Or(s.End, "closed")).Inc()
+		m.unrecorded.Add(float64(s.Unrecorded))
+	case s.Incomplete != "": // it was opened before
+		m.incomplete.Inc()
+	default:
+		m.sessions.Inc()
 	}
 }
 
 func (m *metrics) call(c *trace.Call) {
 	m.calls.WithLabelValues(c.ModelEntry, c.Status, string(c.Kind)).Inc()
+	m.bytes.Add(float64(c.Stored))
 	if c.Cost != nil {
 		m.cost.WithLabelValues(c.ModelEntry, c.CostBasis).Add(*c.Cost)
 	}

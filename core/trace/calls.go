@@ -15,6 +15,7 @@ func (s *Store) PutCall(ctx context.Context, c *Call) error {
 		err = s.write(ctx, func(t *tx) error { return putCall(t, c, p) })
 	}
 	if err == nil {
+		c.Stored = p.size()
 		s.stored.add(p.blobs)
 		s.index.add(c.Session, p.entry)
 	}

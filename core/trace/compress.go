@@ -43,6 +43,15 @@ type packed struct {
 	entry *entry
 }
 
+// size is what it takes in the store, without what a database needs beside it.
+func (p *packed) size() int64 {
+	n := len(p.body)
+	for _, b := range p.blobs {
+		n += len(b.data)
+	}
+	return int64(n)
+}
+
 // packer turns one call into its stored form.
 type packer struct {
 	store *Store

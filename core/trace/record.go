@@ -41,6 +41,12 @@ type Session struct {
 	ModelEntry string    `json:"model_entry"`
 	Opened     time.Time `json:"opened"`
 	Closed     time.Time `json:"closed,omitzero"`
+	// End is how it was closed where nobody did: "idle".
+	End string `json:"end,omitempty"`
+	// Incomplete says why calls of it are not in the store, and Unrecorded how
+	// many were refused for it.
+	Incomplete string `json:"incomplete,omitempty"`
+	Unrecorded int    `json:"unrecorded,omitempty"`
 }
 
 // The statuses of a call.
@@ -140,6 +146,9 @@ type Call struct {
 	Received  time.Time `json:"received"`
 	FirstByte time.Time `json:"first_byte,omitzero"` // of the upstream's reply
 	Done      time.Time `json:"done"`
+	// Stored is what the record takes in the store, in bytes: PutCall sets it,
+	// and nothing stores it.
+	Stored int64 `json:"-"`
 }
 
 // WarnRedacted is the kind of the warning that a secret stood in the prompt or

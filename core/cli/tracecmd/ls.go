@@ -116,6 +116,9 @@ func (v *view) lsCalls(ctx context.Context, id string, asJSON bool) error {
 		}
 		if !asJSON {
 			fmt.Fprintf(v.out, "%s  stage %s, round %d, try %d, model %s, %d calls\n", s.ID, s.Stage, s.Round, s.Try, s.ModelEntry, len(calls))
+			if s.Incomplete != "" {
+				fmt.Fprintf(v.out, "  incomplete, %d calls were refused: %s\n", s.Unrecorded, s.Incomplete)
+			}
 		}
 		w := tabwriter.NewWriter(v.out, 0, 8, 2, ' ', 0)
 		for _, c := range calls {
