@@ -123,23 +123,37 @@ func TestReportedByAScript(t *testing.T) {
 	checkRows(t, rows, readLines[engineCall](t, filepath.Join(dir, "engine.jsonl")))
 }
 
-// TestFormatByTemplate: the model's chat template picks the format, or the file
-// is refused before anything runs.
+// TestFormatByTemplate: prompts are rendered by the model's chat template, which
+// picks the format that parses, or the file is refused before anything runs.
 func TestFormatByTemplate(t *testing.T) {
 	dir := pipelineWith(t, "upstream: { kind: script, file: model.yaml }", "format: auto", "template: chat.jinja")
 	b, err := os.ReadFile(filepath.Join("testdata", "upstreams", "model.yaml"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), b, 0o600))
 	template := filepath.Join(dir, "chat.jinja")
-	require.NoError(t, os.WriteFile(template, []byte("{{ messages }}"), 0o600))
-	text, code := penstock(t, dir, "run", "pipeline.yaml", "--out", "out")
-	assert.Equal(t, 2, code, text)
-	assert.Contains(t, text, "chat.jinja")
-	require.NoError(t, os.WriteFile(template, []byte("<|im_start|>{{ m }}<tool_call>\n{\"name\": }</tool_call><tool_response>"), 0o600))
+	qwen, err := os.ReadFile(filepath.Join("core", "jinja", "testdata", "models", "qwen2.5-0.5b.jinja"))
+	require.NoError(t, err)
+	for text, want := range map[string]string{
+		"{{ messages }}":                                                   "chat.jinja is of no format that is known",
+		string(qwen) + "\n{% if x %}":                                      "doesn't compile",
+		string(qwen) + "{{ raise_exception('not today') }}":                "not today",
+		strings.ReplaceAll(string(qwen), `"arguments": '`, `"parms": '`): "which that format doesn't read",
+	} {
+		require.NoError(t, os.WriteFile(template, []byte(text), 0o600))
+		said, code := penstock(t, dir, "run", "pipeline.yaml", "--out", "out")
+		assert.Equal(t, 2, code, said)
+		assert.Contains(t, said, want)
+		assert.NoFileExists(t, filepath.Join(dir, "out", "rollouts.jsonl"))
+	}
+	require.NoError(t, os.WriteFile(template, []byte(strings.ReplaceAll(string(qwen), "You are a helpful assistant", "You are a template")), 0o600))
 	out := runWith(t, dir)
 	rows := readLines[map[string]any](t, filepath.Join(out, "rows.jsonl"))
 	require.Len(t, rows, 2)
-	assert.Equal(t, "hermes", rows[0]["format"])
+	for _, r := range rows {
+		assert.Equal(t, "qwen2p5", r["format"])
+		assert.Len(t, r["template_hash"], 64)
+		assert.Contains(t, r["lineage"], "/main0", "the second call extends the first one")
+	}
 }
 
 // TestProviders runs agents, which speak Anthropic's dialect, against providers

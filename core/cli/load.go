@@ -94,7 +94,7 @@ func (a *App) check(ctx context.Context, file *pipeline.File, plugins *plugin.Re
 	if n := len(p.Tasks) * p.Samples; n > maxRollouts {
 		return nil, &exitError{exitUsage, fmt.Errorf("%s: %d tasks x %d samples are %d rollouts; one run has at most %d", p.Path, len(p.Tasks), p.Samples, n, maxRollouts)}
 	}
-	if err := engine.CheckModels(p); err != nil {
+	if err := engine.CheckModels(ctx, p); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
 	return p, nil

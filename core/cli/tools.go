@@ -37,6 +37,16 @@ func (a *App) resolveFormat(ctx context.Context, spec string) (format.Format, er
 	return f, err
 }
 
+// resolveTemplate opens a format that renders with a model's chat template.
+func (a *App) resolveTemplate(ctx context.Context, spec, template string) (format.Format, error) {
+	plugins, err := a.registry()
+	if err != nil {
+		return nil, err
+	}
+	f, _, _, err := coreformat.ResolveFor(ctx, spec, template, ".", plugins)
+	return f, err
+}
+
 // pluginCommand writes, tests, lists and locks plugins.
 func (a *App) pluginCommand() *cobra.Command {
 	return plugincmd.Command(plugincmd.Options{Registry: a.registry, Enable: features})
@@ -53,5 +63,5 @@ func (a *App) formatCommand() *cobra.Command {
 		}
 		return out
 	}
-	return formatcmd.Command(a.resolveFormat, list)
+	return formatcmd.Command(a.resolveTemplate, list)
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -109,17 +108,17 @@ func connection(m *pipeline.Model) connect.Config {
 
 // CheckModels finds what is wrong with the models' own files and upstreams,
 // before anything starts.
-func CheckModels(p *pipeline.Pipeline) error {
+func CheckModels(ctx context.Context, p *pipeline.Pipeline) error {
 	for _, name := range p.ModelOrder {
-		if err := checkModel(p.Models[name]); err != nil {
+		if err := checkModel(ctx, p.Models[name], p.Dir); err != nil {
 			return fmt.Errorf("model %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func checkModel(m *pipeline.Model) error {
-	if err := checkTemplate(m); err != nil {
+func checkModel(ctx context.Context, m *pipeline.Model, dir string) error {
+	if err := checkTemplate(ctx, m, dir); err != nil {
 		return fmt.Errorf("format: %w", err)
 	}
 	if m.Upstream.Kind == script.Kind {
@@ -139,23 +138,11 @@ func checkModel(m *pipeline.Model) error {
 
 // checkTemplate holds the format against the model's chat template, if there is
 // one.
-func checkTemplate(m *pipeline.Model) error {
+func checkTemplate(ctx context.Context, m *pipeline.Model, dir string) error {
 	if m.Template == "" || m.Format == formatUpstream {
 		return nil
 	}
-	text, err := format.ReadTemplate(m.Template)
-	if err != nil {
-		return err
-	}
-	if m.Format != format.Auto {
-		return format.Contradicts(m.Format, m.Template, text)
-	}
-	_, err = format.Detect(text)
-	var unsure *format.DetectError
-	if errors.As(err, &unsure) {
-		unsure.File = m.Template
-	}
-	return err
+	return format.CheckTemplate(ctx, m.Format, m.Template, dir)
 }
 
 // unresolved says that a model's upstream has references left.

@@ -78,11 +78,11 @@ func TestCheckModels(t *testing.T) {
 		change(m)
 		return &pipeline.Pipeline{Models: map[string]*pipeline.Model{"m": m}, ModelOrder: []string{"m"}}
 	}
-	require.NoError(t, CheckModels(model(func(*pipeline.Model) {})))
-	require.NoError(t, CheckModels(model(func(m *pipeline.Model) { m.Upstream.URL = "${env:URL}" })))
-	require.ErrorContains(t, CheckModels(model(func(m *pipeline.Model) { m.Upstream.URL = "ftp://x" })), "model m: upstream vllm: url")
-	require.ErrorContains(t, CheckModels(model(func(m *pipeline.Model) { m.Tokenizer = "qwen.json" })), `tokenizer "qwen.json" is not built yet; there is: bytes`)
-	require.ErrorContains(t, CheckModels(model(func(m *pipeline.Model) { m.Upstream.Kind = "anthropic"; m.Format = "hermes" })), "format: upstream")
+	require.NoError(t, CheckModels(t.Context(), model(func(*pipeline.Model) {})))
+	require.NoError(t, CheckModels(t.Context(), model(func(m *pipeline.Model) { m.Upstream.URL = "${env:URL}" })))
+	require.ErrorContains(t, CheckModels(t.Context(), model(func(m *pipeline.Model) { m.Upstream.URL = "ftp://x" })), "model m: upstream vllm: url")
+	require.ErrorContains(t, CheckModels(t.Context(), model(func(m *pipeline.Model) { m.Tokenizer = "qwen.json" })), `tokenizer "qwen.json" is not built yet; there is: bytes`)
+	require.ErrorContains(t, CheckModels(t.Context(), model(func(m *pipeline.Model) { m.Upstream.Kind = "anthropic"; m.Format = "hermes" })), "format: upstream")
 	assert.Equal(t, []string{"k-of-one", "k-of-two"}, Secrets(model(func(m *pipeline.Model) {
 		m.Upstream.With = map[string]any{"fallback": []any{map[string]any{"kind": "openai", "url": "http://x", "api_key": "k-of-two"}}}
 	})))

@@ -1,10 +1,7 @@
 package format
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/penstock-dev/penstock/sdk/format"
@@ -57,14 +54,19 @@ func Detect(template string) (string, error) {
 // matches reports whether a template has everything that a format is known by,
 // and nothing that rules it out.
 func matches(s *format.Spec, template string) bool {
+	template = unescapeLines(template)
 	for _, d := range s.Detect {
-		text, not := strings.CutPrefix(d, "!")
+		text, not := strings.CutPrefix(unescapeLines(d), "!")
 		if strings.Contains(template, text) == not {
 			return false
 		}
 	}
 	return len(s.Detect) > 0
 }
+
+// unescapeLines makes the two ways in which templates have newlines one: as
+// they are, and escaped in a string.
+func unescapeLines(s string) string { return strings.ReplaceAll(s, `\n`, "\n") }
 
 // Contradicts reports, as a *ContradictionError, that the template in a file
 // is surely of another format than the named one. Formats that ship without
@@ -74,61 +76,9 @@ func Contradicts(name, file, template string) error {
 	if err != nil {
 		return nil
 	}
-	for _, s := range format.Shipped() {
-		same := s.Name == name
-		for _, a := range s.Aliases {
-			same = same || a == name
-		}
-		if same && s.Name != found && len(s.Detect) > 0 && !matches(s, template) {
-			return &ContradictionError{File: file, Named: name, Found: found}
-		}
+	s := shipped(name)
+	if s != nil && s.Name != found && len(s.Detect) > 0 && !matches(s, template) {
+		return &ContradictionError{File: file, Named: name, Found: found}
 	}
 	return nil
-}
-
-// ReadTemplate reads a chat template: a text file, the chat_template of a
-// tokenizer_config.json, or a folder that holds either.
-func ReadTemplate(path string) (string, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		for _, name := range []string{"chat_template.jinja", "tokenizer_config.json"} {
-			if text, err := ReadTemplate(filepath.Join(path, name)); err == nil {
-				return text, nil
-			}
-		}
-		return "", fmt.Errorf("%s has neither chat_template.jinja nor tokenizer_config.json with a chat_template", path)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read chat template: %w", err)
-	}
-	if !strings.HasSuffix(path, ".json") {
-		return string(data), nil
-	}
-	var config struct {
-		Template json.RawMessage `json:"chat_template"`
-	}
-	if err := json.Unmarshal(data, &config); err != nil {
-		return "", fmt.Errorf("read chat template: %s: %w", path, err)
-	}
-	return configTemplate(path, config.Template)
-}
-
-// configTemplate is a template, or of several that have names the one for
-// tools, else the default one.
-func configTemplate(path string, raw json.RawMessage) (string, error) {
-	var text string
-	if json.Unmarshal(raw, &text) == nil && text != "" {
-		return text, nil
-	}
-	var named []struct{ Name, Template string }
-	if json.Unmarshal(raw, &named) == nil {
-		for _, want := range []string{"tool_use", "default"} {
-			for _, n := range named {
-				if n.Name == want {
-					return n.Template, nil
-				}
-			}
-		}
-	}
-	return "", fmt.Errorf("%s has no chat_template", path)
 }

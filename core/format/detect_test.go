@@ -1,8 +1,6 @@
 package format
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"testing/fstest"
 
@@ -42,38 +40,4 @@ func TestContradicts(t *testing.T) {
 	assert.NoError(t, Contradicts("cup", "f", "water"))
 	assert.NoError(t, Contradicts("elsewhere", "f", "<tea>"))
 	assert.EqualError(t, Contradicts("cup_too", "f", "<tea>"), "format is cup_too, but the chat template in f is that of tea")
-}
-
-func TestResolveFor(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-		return path
-	}
-	r := registry{"tea": nil, "cup": nil}
-	for _, file := range []string{
-		write("t.jinja", "<tea>"), write("one.json", `{"chat_template": "<tea>"}`),
-		write("many.json", `{"chat_template": [{"name": "default", "template": "x"}, {"name": "tool_use", "template": "<tea>"}]}`),
-	} {
-		_, name, _, err := ResolveFor(t.Context(), Auto, file, dir, r)
-		require.NoError(t, err)
-		assert.Equal(t, "tea", name)
-	}
-	write("tokenizer_config.json", `{"chat_template": "<cup>"}`)
-	_, name, _, err := ResolveFor(t.Context(), Auto, dir, dir, r)
-	require.NoError(t, err)
-	assert.Equal(t, "cup", name)
-
-	_, _, _, err = ResolveFor(t.Context(), Auto, "", dir, r)
-	assert.ErrorContains(t, err, "format auto needs the model's chat template")
-	_, _, _, err = ResolveFor(t.Context(), Auto, write("w.jinja", "water"), dir, r)
-	assert.ErrorContains(t, err, "w.jinja is of no format")
-	_, _, _, err = ResolveFor(t.Context(), "cup", filepath.Join(dir, "t.jinja"), dir, r)
-	assert.ErrorContains(t, err, "format is cup, but")
-	_, _, _, err = ResolveFor(t.Context(), "tea", write("no.json", `{}`), dir, r)
-	assert.ErrorContains(t, err, "has no chat_template")
-	_, name, _, err = ResolveFor(t.Context(), "tea", "", dir, r)
-	require.NoError(t, err)
-	assert.Equal(t, "tea", name)
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -57,8 +58,9 @@ func isYAML(s string) bool { return strings.HasSuffix(s, ".yaml") || strings.Has
 const Auto = "auto"
 
 // ResolveFor opens the format of a model whose chat template is in a file, or
-// which has none. With spec auto the template picks the format; a named format
-// that the template contradicts is an error.
+// which has none. With a template prompts are rendered by it, and hash is its
+// own; spec auto then picks the format that parses, and a named format that the
+// template contradicts is an error.
 func ResolveFor(ctx context.Context, spec, template, baseDir string, registry Registry) (f format.Format, name, hash string, err error) {
 	if template == "" {
 		if spec == Auto {
@@ -66,22 +68,72 @@ func ResolveFor(ctx context.Context, spec, template, baseDir string, registry Re
 		}
 		return Resolve(ctx, spec, baseDir, registry)
 	}
-	text, err := ReadTemplate(template)
+	file, err := ReadTemplate(template)
 	if err != nil {
 		return nil, "", "", err
 	}
-	if spec == Auto {
-		if spec, err = Detect(text); err != nil {
-			var unsure *DetectError
-			if errors.As(err, &unsure) {
-				unsure.File = template
-			}
-			return nil, "", "", err
-		}
-	} else if err := Contradicts(strings.TrimPrefix(spec, component.Format+"/"), template, text); err != nil {
+	if spec, err = choose(spec, file); err != nil {
 		return nil, "", "", err
 	}
-	return Resolve(ctx, spec, baseDir, registry)
+	if f, name, _, err = Resolve(ctx, spec, baseDir, registry); err != nil {
+		return nil, "", "", err
+	}
+	if f, err = OpenTemplate(ctx, f, name, file); err != nil {
+		return nil, "", "", err
+	}
+	return f, name, file.Hash(), nil
+}
+
+// choose is the format that is named, unless the template contradicts it, or
+// with auto the one that the template is of.
+func choose(spec string, file *Template) (string, error) {
+	if spec != Auto {
+		return spec, Contradicts(strings.TrimPrefix(spec, component.Format+"/"), file.Path, file.Tools)
+	}
+	found, err := Detect(file.Tools)
+	var unsure *DetectError
+	if errors.As(err, &unsure) {
+		unsure.File = file.Path
+	}
+	return found, err
+}
+
+// CheckTemplate finds what is wrong with a model's chat template. A format that
+// a plugin brings isn't opened, so the template isn't held against that one.
+func CheckTemplate(ctx context.Context, spec, template, baseDir string) error {
+	file, err := ReadTemplate(template)
+	if err != nil {
+		return err
+	}
+	for _, text := range []string{file.Text, file.Tools} {
+		if _, err := compile(file, text); err != nil {
+			return err
+		}
+	}
+	if spec, err = choose(spec, file); err != nil {
+		return err
+	}
+	base, name := format.Format(nil), strings.TrimPrefix(spec, component.Format+"/")
+	if IsFile(spec) {
+		base, name, _, err = fromFile(spec, baseDir)
+	} else if s := shipped(name); s != nil {
+		base, err = format.New(s)
+	}
+	if err != nil || base == nil {
+		return err
+	}
+	_, err = OpenTemplate(ctx, base, name, file)
+	return err
+}
+
+// shipped is the declared format of a name or an alias, or nil.
+func shipped(name string) *format.Spec {
+	for _, s := range format.Shipped() {
+		if s.Name == name || slices.Contains(s.Aliases, name) {
+			return s
+		}
+	}
+	return nil
 }
 
 // Resolve opens the format that spec names: with a slash or ending in .yaml a

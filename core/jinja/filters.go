@@ -178,7 +178,7 @@ func toJSON(v Value, c *call) (Value, error) {
 		return nil, fmt.Errorf("%s is undefined, and no JSON", orSomething(u.name))
 	}
 	var b builder
-	err := b.json(v, s, 0)
+	err := b.json(v, s, FromTemplate, 0)
 	return b.text(), err
 }
 

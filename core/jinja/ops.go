@@ -106,7 +106,7 @@ func binary(op string, a, b Value) (Value, error) {
 			return nil, err
 		}
 		y, err := str(b)
-		return concat(x, y), err
+		return Concat(x, y), err
 	}
 	x, ok := asNumber(a)
 	y, ok2 := asNumber(b)
@@ -116,7 +116,7 @@ func binary(op string, a, b Value) (Value, error) {
 	switch l := a.(type) {
 	case Text:
 		if r, ok := b.(Text); ok && op == "+" {
-			return concat(l, r), nil
+			return Concat(l, r), nil
 		}
 		if op == "*" && ok2 {
 			return repeat(l, int(y.float()))

@@ -97,7 +97,8 @@ func (b *builder) add(t Text) {
 
 func (b *builder) text() Text { return Text{string(b.b), b.runs} }
 
-func concat(list ...Text) Text {
+// Concat joins texts.
+func Concat(list ...Text) Text {
 	var b builder
 	for _, t := range list {
 		b.add(t)

@@ -16,7 +16,7 @@ func (b *builder) print(v Value) error {
 		b.add(v)
 		return nil
 	}
-	return b.repr(v, 0)
+	return b.repr(v, FromTemplate, 0)
 }
 
 // str is a value as text.
@@ -32,22 +32,23 @@ func str(v Value) (Text, error) {
 // maxNesting bounds how deep values may be written.
 const maxNesting = 200
 
-// repr appends a value as Python's repr does.
-func (b *builder) repr(v Value, depth int) error {
+// repr appends a value as Python's repr does. What has no source of its own has
+// that of what it is in.
+func (b *builder) repr(v Value, in Source, depth int) error {
 	if depth > maxNesting {
 		return fmt.Errorf("values are nested deeper than %d", maxNesting)
 	}
 	switch v := v.(type) {
 	case nil:
-		b.str("None", FromTemplate)
+		b.str("None", in)
 	case undefined:
-		b.str("Undefined", FromTemplate)
+		b.str("Undefined", in)
 	case bool:
-		b.str(pyBool(v), FromTemplate)
+		b.str(pyBool(v), in)
 	case Number:
 		b.str(v.Text, v.From)
 	case Text:
-		b.quotePython(v)
+		b.quotePython(v, in)
 	case *List:
 		open, end := "[", "]"
 		if v.tuple {
@@ -61,7 +62,7 @@ func (b *builder) repr(v Value, depth int) error {
 			if i > 0 {
 				b.str(", ", v.From)
 			}
-			if err := b.repr(item, depth+1); err != nil {
+			if err := b.repr(item, v.From, depth+1); err != nil {
 				return err
 			}
 		}
@@ -72,9 +73,9 @@ func (b *builder) repr(v Value, depth int) error {
 			if i > 0 {
 				b.str(", ", v.From)
 			}
-			b.quotePython(k)
+			b.quotePython(k, v.From)
 			b.str(": ", v.From)
-			if err := b.repr(v.values[i], depth+1); err != nil {
+			if err := b.repr(v.values[i], v.From, depth+1); err != nil {
 				return err
 			}
 		}
@@ -93,19 +94,19 @@ func pyBool(v bool) string {
 }
 
 // first is the source of the first piece, which quotes around a text get.
-func (t Text) first() Source {
+func (t Text) first(in Source) Source {
 	if len(t.runs) == 0 {
-		return FromTemplate
+		return in
 	}
 	return t.runs[0].from
 }
 
-func (b *builder) quotePython(t Text) {
+func (b *builder) quotePython(t Text, in Source) {
 	quote := byte('\'')
 	if strings.Contains(t.s, "'") && !strings.Contains(t.s, `"`) {
 		quote = '"'
 	}
-	b.str(string(quote), t.first())
+	b.str(string(quote), t.first(in))
 	t.Pieces(func(s string, from Source) {
 		for _, r := range s {
 			switch {
@@ -129,7 +130,7 @@ func (b *builder) quotePython(t Text) {
 		}
 		b.mark(from)
 	})
-	b.str(string(quote), t.first())
+	b.str(string(quote), t.first(in))
 }
 
 // jsonStyle is how JSON is laid out. indent < 0 is one line.
@@ -141,22 +142,22 @@ type jsonStyle struct {
 }
 
 // json appends a value as Python's json.dumps does.
-func (b *builder) json(v Value, s jsonStyle, depth int) error {
+func (b *builder) json(v Value, s jsonStyle, in Source, depth int) error {
 	if depth > maxNesting {
 		return fmt.Errorf("values are nested deeper than %d", maxNesting)
 	}
 	switch v := v.(type) {
 	case nil:
-		b.str("null", FromTemplate)
+		b.str("null", in)
 	case bool:
-		b.str(strings.ToLower(pyBool(v)), FromTemplate)
+		b.str(strings.ToLower(pyBool(v)), in)
 	case Number:
 		b.str(v.Text, v.From)
 	case Text:
-		b.quoteJSON(v, s.ascii)
+		b.quoteJSON(v, in, s.ascii)
 	case *List:
 		return b.jsonItems("[", "]", v.From, len(v.Items), s, depth, func(i int) error {
-			return b.json(v.Items[i], s, depth+1)
+			return b.json(v.Items[i], s, v.From, depth+1)
 		})
 	case *Dict:
 		at := make([]int, len(v.keys))
@@ -167,9 +168,9 @@ func (b *builder) json(v Value, s jsonStyle, depth int) error {
 			sort.SliceStable(at, func(i, j int) bool { return v.keys[at[i]].s < v.keys[at[j]].s })
 		}
 		return b.jsonItems("{", "}", v.From, len(v.keys), s, depth, func(i int) error {
-			b.quoteJSON(v.keys[at[i]], s.ascii)
+			b.quoteJSON(v.keys[at[i]], v.From, s.ascii)
 			b.str(s.key, v.From)
-			return b.json(v.values[at[i]], s, depth+1)
+			return b.json(v.values[at[i]], s, v.From, depth+1)
 		})
 	default:
 		return fmt.Errorf("a %s is no JSON", typeName(v))
@@ -201,8 +202,8 @@ func (b *builder) newline(s jsonStyle, depth int, from Source) {
 	}
 }
 
-func (b *builder) quoteJSON(t Text, ascii bool) {
-	b.str(`"`, t.first())
+func (b *builder) quoteJSON(t Text, in Source, ascii bool) {
+	b.str(`"`, t.first(in))
 	t.Pieces(func(s string, from Source) {
 		for _, r := range s {
 			switch {
@@ -228,5 +229,5 @@ func (b *builder) quoteJSON(t Text, ascii bool) {
 		}
 		b.mark(from)
 	})
-	b.str(`"`, t.first())
+	b.str(`"`, t.first(in))
 }

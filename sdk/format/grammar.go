@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/penstock-dev/penstock/sdk/chat"
 )
 
 // declared is a format made from a Spec.
@@ -37,6 +39,29 @@ func New(s *Spec) (Format, error) {
 
 // Markers implements Format.
 func (d *declared) Markers() []string { return d.markers }
+
+// Native is what declared formats know beyond Format: what a model's own chat
+// template needs that renders in the place of one.
+type Native interface {
+	// Reasoning is the markers of reasoning, empty where there are none.
+	Reasoning() (open, close string)
+	// NativeIDs maps the ids of the calls in messages to those that the model
+	// is shown; an id that isn't there is shown as it is.
+	NativeIDs(messages []chat.Message) map[string]string
+}
+
+// Reasoning implements Native.
+func (d *declared) Reasoning() (open, close string) {
+	if r := d.spec.Reasoning; r != nil {
+		return r.Open, r.Close
+	}
+	return "", ""
+}
+
+// NativeIDs implements Native.
+func (d *declared) NativeIDs(messages []chat.Message) map[string]string {
+	return nativeIDs(d.spec.IDs, messages)
+}
 
 func markersOf(s *Spec) []string {
 	all := slices.Concat(s.Stops, s.Tokens)

@@ -335,7 +335,7 @@ func (v *view) writeResults(w *segmentWriter, i int) error {
 				return fmt.Errorf("format %s: the tool result in message %d has an image, which this format can't render", v.r.name, i)
 			}
 		}
-		results = append(results, messageView{view: v, Text: resultText(p), Name: v.resultName(p, i), ID: v.id(p.ID)})
+		results = append(results, messageView{view: v, Text: ResultText(p), Name: v.resultName(p, i), ID: v.id(p.ID)})
 	}
 	if len(results) == 0 {
 		results = []messageView{{view: v, Text: joinText(all[i].Parts, "\n")}}
@@ -371,9 +371,9 @@ func (v *view) resultName(p chat.Part, i int) string {
 	return ""
 }
 
-// resultText is a result's text. Templates have no place for is_error, so an
+// ResultText is the text of a tool's result as prompts have it. Templates have no place for is_error, so an
 // error says so itself: where it doesn't, "Error: " is put in front.
-func resultText(p chat.Part) string {
+func ResultText(p chat.Part) string {
 	s := joinText(p.Content, "\n")
 	if !p.IsError {
 		return s

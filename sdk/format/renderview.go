@@ -103,15 +103,21 @@ func newView(r *renderer, c *chat.Conversation) *view {
 	v.Think, v.NoThink = thinks == "on", thinks == "off"
 	v.query = lastQuery(c.Messages)
 	v.first = slices.IndexFunc(c.Messages, func(m chat.Message) bool { return m.Role == chat.User })
-	switch r.ids {
-	case "header":
-		v.ids = headerIDs(c.Messages)
-	case "sequence":
-		v.ids = sequenceIDs(c.Messages)
-	case "alnum9":
-		v.ids = alnumIDs(c.Messages)
-	}
+	v.ids = nativeIDs(r.ids, c.Messages)
 	return v
+}
+
+// nativeIDs maps the ids of calls by a scheme.
+func nativeIDs(scheme string, messages []chat.Message) map[string]string {
+	switch scheme {
+	case "header":
+		return headerIDs(messages)
+	case "sequence":
+		return sequenceIDs(messages)
+	case "alnum9":
+		return alnumIDs(messages)
+	}
+	return nil
 }
 
 // headerIDs maps the ids of calls to what the model expects. An id that the

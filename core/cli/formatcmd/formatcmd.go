@@ -30,6 +30,10 @@ func (f failure) Error() string { return string(f) }
 // ExitCode is that of a test that failed.
 func (failure) ExitCode() int { return 1 }
 
+// ResolveTemplate opens the format that spec names, auto among them, with a
+// model's chat template to render with; "" is none.
+type ResolveTemplate func(ctx context.Context, spec, template string) (format.Format, error)
+
 // ErrFailed is returned when cases failed; what failed is printed already.
 const ErrFailed = failure("cases failed")
 
@@ -37,13 +41,14 @@ const ErrFailed = failure("cases failed")
 const ErrNothing = failure("no case was run")
 
 // Command is `penstock format`. list gives the descriptors of all formats.
-func Command(resolve func(ctx context.Context, spec string) (format.Format, error), list func() []component.Descriptor) *cobra.Command {
+func Command(open ResolveTemplate, list func() []component.Descriptor) *cobra.Command {
+	resolve := func(ctx context.Context, spec string) (format.Format, error) { return open(ctx, spec, "") }
 	cmd := &cobra.Command{
 		Use:   "format",
 		Short: "List formats, parse and render with one, run parser cases, fuzz",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(lsCommand(list), parseCommand(resolve), renderCommand(resolve), testCommand(resolve, list), fuzzCommand(resolve))
+	cmd.AddCommand(lsCommand(list), parseCommand(resolve), renderCommand(open), testCommand(resolve, list), fuzzCommand(resolve))
 	return cmd
 }
 
@@ -163,15 +168,15 @@ func readTools(file string) ([]chat.Tool, error) {
 	return tools, nil
 }
 
-func renderCommand(resolve Resolve) *cobra.Command {
-	var name string
+func renderCommand(resolve ResolveTemplate) *cobra.Command {
+	var name, template string
 	var segments bool
 	cmd := &cobra.Command{
 		Use:   "render -f FORMAT [FILE|-]",
 		Short: "Render a conversation, given as chat JSON, to a prompt",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := resolve(cmd.Context(), name)
+			f, err := resolve(cmd.Context(), name, template)
 			if err != nil {
 				return err
 			}
@@ -195,6 +200,7 @@ func renderCommand(resolve Resolve) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&name, "format", "f", "", "format: a name, or a YAML file")
+	cmd.Flags().StringVar(&template, "template", "", "render with a model's chat template: a .jinja file, a tokenizer_config.json, or their folder; --format may then be auto")
 	cmd.Flags().BoolVar(&segments, "segments", false, "print segments, stops and the parser's state as JSON")
 	must(cmd.MarkFlagRequired("format"))
 	return cmd

@@ -36,8 +36,8 @@ func penstock(t *testing.T, stdin string, args ...string) (string, error) {
 	require.NoError(t, err)
 	f, err := format.New(s)
 	require.NoError(t, err)
-	cmd := Command(func(ctx context.Context, spec string) (format.Format, error) {
-		f, _, _, err := core.Resolve(ctx, spec, ".", one{f})
+	cmd := Command(func(ctx context.Context, spec, template string) (format.Format, error) {
+		f, _, _, err := core.ResolveFor(ctx, spec, template, ".", one{f})
 		return f, err
 	}, func() []component.Descriptor {
 		return []component.Descriptor{{Kind: component.Format, Name: "mine", Summary: "calls in <c>"}}
@@ -112,6 +112,12 @@ func TestRender(t *testing.T) {
 	var r format.Rendered
 	require.NoError(t, json.Unmarshal([]byte(out), &r))
 	assert.Equal(t, format.Segment{Text: "hey", Kind: format.Data, Message: 0}, r.Segments[1])
+	template := write(t, "t.jinja", "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}")
+	out, err = penstock(t, chat, "render", "-f", "mine", "--template", template)
+	require.NoError(t, err)
+	assert.Equal(t, "[user] hey\n", out)
+	_, err = penstock(t, chat, "render", "-f", "mine", "--template", write(t, "bad.jinja", "x\n{% fro %}"))
+	assert.ErrorContains(t, err, `bad.jinja:2: there is no tag "fro"`)
 	_, err = penstock(t, "{", "render", "-f", "mine")
 	assert.ErrorContains(t, err, "read conversation")
 }
