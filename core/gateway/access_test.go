@@ -338,7 +338,7 @@ func TestClientsThatDontRead(t *testing.T) {
 	body := ask("hello", true)
 	fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: %s\r\nX-Api-Key: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		strings.TrimPrefix(b.URL(), "http://"), s.Token(), len(body), body)
-	require.Eventually(t, func() bool { return len(b.store.all()) > 0 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.store.all()) > 0 }, time.Minute, 10*time.Millisecond)
 	c := b.store.only(t)
 	assert.True(t, c.ClientGone)
 	assert.Equal(t, size, len(c.Raw))

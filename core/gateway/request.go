@@ -63,6 +63,9 @@ func (c *call) check() *failure {
 	if n := len(c.req.Chat.Tools); n > most.Tools {
 		return fail(trace.CallInvalid, wire.TooLarge, "the request has %d tools, more than the limit of %d", n, most.Tools)
 	}
+	if err := checkImages(c.req.Chat.Messages); err != nil {
+		return fail(trace.CallInvalid, wire.Invalid, "%v", err)
+	}
 	if refused := c.req.Refusal(); refused != nil && !c.own {
 		return &failure{trace.CallInvalid, refused}
 	}

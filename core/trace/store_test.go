@@ -133,7 +133,7 @@ func equalCalls(t *testing.T, want, got *Call) {
 	}
 	w, g := *want, *got
 	w.Logprobs, g.Logprobs = nil, nil
-	w.Stored = 0 // is for whoever stores the call
+	w.Stored = 0    // is for whoever stores the call
 	w.Rendered = "" // is for whoever sees the call before the store, which doesn't keep it
 	require.Equal(t, normal(w), normal(g))
 }
