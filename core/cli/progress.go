@@ -31,6 +31,7 @@ type progress struct {
 	ended   int
 	running map[string]string // rollout -> stage
 	rows    []run.Event
+	parked  []run.Event
 	started time.Time
 
 	mu sync.Mutex // guards all of it against tick
@@ -92,6 +93,8 @@ func (p *progress) event(e run.Event) {
 		delete(p.running, e.Rollout)
 		p.ended++
 		p.line(p.rollout(e))
+	case run.RolloutParked:
+		p.parked = append(p.parked, e)
 	case run.RowsWritten:
 		p.rows = append(p.rows, e)
 	}
@@ -204,6 +207,12 @@ func (p *progress) summary(t *run.Totals) {
 	fmt.Fprintf(w, "outputs\t%s\n", filepath.Join(dir, "artifacts"))
 	fmt.Fprintf(w, "model calls\t%s\n", filepath.Join(dir, "trace", "penstock.db"))
 	w.Flush()
+	for _, e := range p.parked {
+		fmt.Fprintf(p.out, "\n%s waits in stage %s (%s): %s\n  penstock park show %s %s\n", e.Rollout, e.Stage, e.Reason, printable(e.Message), dir, e.Park)
+	}
+	if n := t.Status[trace.Parked] - len(p.parked); n > 0 {
+		fmt.Fprintf(p.out, "\n%d rollouts wait for an answer; see them with: penstock park ls %s\n", n, dir)
+	}
 	if n := t.Status[trace.Cancelled] + t.Status[trace.Queued] + t.Status[trace.Running]; n > 0 {
 		fmt.Fprintf(p.out, "\n%d rollouts are not done; go on with: penstock resume %s\n", n, dir)
 	}

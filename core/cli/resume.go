@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
@@ -27,7 +28,7 @@ func (a *App) resumeCommand() *cobra.Command {
 		Example: "  penstock resume runs/latest",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.resume(c.Context(), args[0], f.accept, f.json, f.plain)
+			return a.resume(c.Context(), args[0], resumption{accept: f.accept, json: f.json, plain: f.plain})
 		},
 	}
 	c.Flags().BoolVar(&f.accept, "accept-changes", false, "go on although plugins or model files are not those that the run began with")
@@ -37,7 +38,16 @@ func (a *App) resumeCommand() *cobra.Command {
 	return c
 }
 
-func (a *App) resume(ctx context.Context, dir string, accept, json, plain bool) (err error) {
+// resumption says how a run is gone on with.
+type resumption struct {
+	accept, json, plain bool
+	// before, if not nil, acts on the store before anything runs; with later
+	// nothing does.
+	before func(context.Context, *trace.Store, *pipeline.Pipeline) error
+	later  bool
+}
+
+func (a *App) resume(ctx context.Context, dir string, o resumption) (err error) {
 	ctx, stop := a.interruptible(ctx)
 	defer stop()
 	folder, err := run.Open(dir)
@@ -87,14 +97,26 @@ func (a *App) resume(ctx context.Context, dir string, accept, json, plain bool) 
 	}
 	files := modelFiles(p)
 	changed := append(differences("file", file.Files, files), differences("plugin", file.Plugins, plugins.Digests())...)
-	if len(changed) > 0 && !accept {
+	if len(changed) > 0 && !o.accept {
 		return &exitError{exitUsage, fmt.Errorf("not resumed: what the run began with has changed:\n  %s\nundo the changes, or accept them: penstock resume %s --accept-changes",
 			strings.Join(changed, "\n  "), dir)}
+	}
+	if o.before != nil {
+		err := o.before(ctx, store, p)
+		switch {
+		case errors.Is(err, engine.ErrAnswer):
+			return &exitError{exitUsage, err}
+		case err != nil:
+			return &exitError{exitInfra, err}
+		case o.later:
+			fmt.Fprintf(a.Stdout, "taken; go on with: penstock resume %s\n", dir)
+			return nil
+		}
 	}
 	file.Files, file.Plugins = files, plugins.Digests()
 	file.Resumed++
 	file.Status = trace.Running
-	return a.execute(ctx, execution{pipeline: p, folder: folder, file: file, store: store, plugins: plugins, json: json, plain: plain})
+	return a.execute(ctx, execution{pipeline: p, folder: folder, file: file, store: store, plugins: plugins, json: o.json, plain: o.plain})
 }
 
 // differences says in a line each what isn't as it was.

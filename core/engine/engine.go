@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -154,17 +153,22 @@ func (e *Engine) open(ctx context.Context) error {
 
 // used are the models that stages name, in the order of the file.
 func (e *Engine) used() []string {
+	named := map[string]bool{}
+	e.Pipeline.Each(func(s *pipeline.Stage) { named[s.Model] = true })
 	var out []string
 	for _, name := range e.Pipeline.ModelOrder {
-		if slices.ContainsFunc(e.Pipeline.Stages, func(s *pipeline.Stage) bool { return s.Model == name }) {
+		if named[name] {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-func (e *Engine) openStages(ctx context.Context) (err error) {
-	for _, s := range e.Pipeline.Stages {
+func (e *Engine) openStages(ctx context.Context) error {
+	var all []*pipeline.Stage
+	e.Pipeline.Each(func(s *pipeline.Stage) { all = append(all, s) })
+	for _, s := range all {
+		var err error
 		switch s.Kind {
 		case "invoker":
 			e.invokers[s.ID], err = e.Plugins.Invoker(ctx, s.Name, s.Config)

@@ -136,7 +136,9 @@ func (e *Engine) facts(ctx context.Context, state *trace.Rollout, results map[st
 	if last == nil {
 		return d, nil
 	}
-	d.FinalText = doc.At(doc.Bytes(last.Output), "").String("text")
+	if d.FinalText = last.Text; d.FinalText == "" {
+		d.FinalText = doc.At(doc.Bytes(last.Output), "").String("text")
+	}
 	artifacts := e.Folder.Path("artifacts", run.Escape(state.ID), run.Escape(last.Stage), fmt.Sprintf("%d.%d", last.Round, last.Try))
 	for _, name := range []string{"stdout", "stderr", "workspace.diff"} {
 		d.Artifacts[name] = filepath.Join(artifacts, name)

@@ -23,17 +23,26 @@ type rollout struct {
 	// env is what expressions see; results are the checkpoints behind it.
 	env     pipeline.Env
 	results map[string]*trace.StageResult
-	inputs  map[string]json.RawMessage // by stage id: what hooks put in place of its input, for one pass
-	order   []string                   // invoker stages that ran, the last one gives the final text
+	inputs  map[string]json.RawMessage   // by stage id: what hooks put in place of its input, for one pass
+	done    map[visit]*trace.StageResult // by an earlier part of the run
+	visits  map[string]int               // of each stage so far
+	where   place                        // of the innermost loop
+	stopped stopped                      // the last loop that could not go on
+	broke   bool                         // the stage's output is not what it promised
+	repair  string                       // what the stage's next try is told of the one before
+	order   []string                     // invoker stages that ran, the last one gives the final text
 	ws      *agent.Workspace
 }
 
 // newRollout returns nil for a rollout that an earlier part of the run ended.
 func newRollout(e *Engine, t pipeline.Task, sample int, earlier map[string]*trace.Rollout) *rollout {
-	r := &rollout{Engine: e, task: t, results: map[string]*trace.StageResult{}, inputs: map[string]json.RawMessage{}}
+	r := &rollout{
+		Engine: e, task: t, results: map[string]*trace.StageResult{}, inputs: map[string]json.RawMessage{},
+		done: map[visit]*trace.StageResult{}, visits: map[string]int{},
+	}
 	r.state = trace.Rollout{ID: fmt.Sprintf("%s~%d", t.ID, sample), Task: t.ID, Sample: sample}
 	if old := earlier[r.state.ID]; old != nil {
-		if old.Status == trace.Completed || old.Status == trace.Failed {
+		if old.Status == trace.Completed || old.Status == trace.Failed || old.Status == trace.Parked || old.Abandoned {
 			return nil
 		}
 		r.state = *old
@@ -67,7 +76,7 @@ func (r *rollout) run(ctx context.Context) error {
 		return err
 	}
 	r.Events.Emit(run.Event{Type: run.RolloutStarted, Rollout: r.state.ID})
-	err := r.stages(ctx)
+	_, err := r.walk(ctx, r.Pipeline.Stages)
 	switch {
 	case errors.Is(err, errInterrupted):
 		r.state.Status, r.state.ExitStatus = trace.Cancelled, "cancelled"
@@ -112,85 +121,50 @@ func (r *rollout) restore(ctx context.Context) error {
 		return err
 	}
 	for _, s := range done {
-		r.take(s)
+		r.done[visit{s.Stage, s.Round}] = s
 	}
 	return nil
 }
 
 // take makes a stage's result visible to the stages after it.
-func (r *rollout) take(s *trace.StageResult) {
-	r.results[s.Stage] = s
-	r.env.Stages[s.Stage] = pipeline.StageEnv{Status: s.Status, ExitStatus: s.ExitStatus, Error: s.Error, Output: s.Output}
-	if st := r.stage(s.Stage); st != nil && st.Kind == "invoker" && s.Status != "skipped" {
-		r.order = append(r.order, s.Stage)
-		r.state.ExitStatus = s.ExitStatus
+func (r *rollout) take(s *pipeline.Stage, res *trace.StageResult) {
+	r.results[s.ID] = res
+	r.env.Stages[s.ID] = pipeline.StageEnv{Status: res.Status, ExitStatus: res.ExitStatus, Error: res.Error, Output: res.Output}
+	if s.Kind == "invoker" && res.Status != "skipped" {
+		r.order = append(r.order, s.ID)
+		r.state.ExitStatus = res.ExitStatus
 	}
-}
-
-func (r *rollout) stage(id string) *pipeline.Stage {
-	for _, s := range r.Pipeline.Stages {
-		if s.ID == id {
-			return s
-		}
-	}
-	return nil
-}
-
-// stages runs what has no checkpoint yet, in file order.
-func (r *rollout) stages(ctx context.Context) error {
-	for _, s := range r.Pipeline.Stages {
-		if r.results[s.ID] != nil {
-			continue
-		}
-		if ctx.Err() != nil {
-			return errInterrupted
-		}
-		r.state.Phase = s.ID
-		res, err := r.step(ctx, s)
-		if err != nil {
-			return err
-		}
-		r.clean(res)
-		r.take(res)
-		if res.Status == "failed" && s.OnError != "continue" {
-			r.state.Status, r.state.Error = trace.Failed, fmt.Sprintf("stage %s: %s", s.ID, res.Error)
-		}
-		if err := r.Store.PutStage(context.WithoutCancel(ctx), res, &r.state); err != nil {
-			return err
-		}
-		if r.state.Status == trace.Failed {
-			return nil
-		}
-	}
-	return nil
 }
 
 // step runs one stage: its condition, its tries, its events.
-func (r *rollout) step(ctx context.Context, s *pipeline.Stage) (*trace.StageResult, error) {
-	res := &trace.StageResult{Rollout: r.state.ID, Stage: s.ID, Round: 1, Started: time.Now().UTC()}
+func (r *rollout) step(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) error {
+	res.Started = time.Now().UTC()
 	defer func() { res.Ended = time.Now().UTC() }()
 	if s.If != nil {
 		ok, err := s.If.Bool(r.env)
 		if err != nil {
 			res.Status, res.Error = "failed", fmt.Sprintf("if: %v", err)
-			return res, nil
+			return nil
 		}
 		if !ok {
 			res.Status = "skipped"
 			r.Events.Emit(run.Event{Type: run.StageEnded, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Status: res.Status})
-			return res, nil
+			return nil
 		}
 	}
 	r.Events.Emit(run.Event{Type: run.StageStarted, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s)})
 	if err := r.hooked(ctx, s, res); err != nil {
-		return nil, err
+		return err
+	}
+	if r.state.Status != trace.Running {
+		return nil // it failed, or was parked, in a loop's body
 	}
 	reward, label := given(s, res)
 	r.Events.Emit(run.Event{
 		Type: run.StageEnded, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Attempt: res.Attempt, Session: res.Session,
 		Status: res.Status, ExitStatus: res.ExitStatus, Error: res.Error, Seconds: time.Since(res.Started).Seconds(), Reward: reward, Label: label,
 	})
-	return res, nil
+	return nil
 }
 
 // hooked runs a stage between its hooks.
@@ -198,7 +172,7 @@ func (r *rollout) hooked(ctx context.Context, s *pipeline.Stage, res *trace.Stag
 	if len(r.hooks[s.ID]) == 0 {
 		return r.try(ctx, s, res)
 	}
-	used, err := r.triesUsed(ctx, s)
+	used, err := r.triesUsed(ctx, s, res.Round)
 	if err != nil {
 		return err
 	}
@@ -231,20 +205,35 @@ func given(s *pipeline.Stage, res *trace.StageResult) (reward *float64, label st
 
 // try runs a stage until it needs no other try, or has none left.
 func (r *rollout) try(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) error {
-	used, err := r.triesUsed(ctx, s)
+	used, err := r.triesUsed(ctx, s, res.Round)
 	if err != nil {
 		return err
 	}
+	used = max(used, res.Try)
+	repairs := s.Repair
+	r.repair = ""
 	for n := 1; ; n++ {
 		res.Try = used + n
 		res.Attempt = attempt(r.state.ID, s.ID, res.Round, res.Try)
-		res.Status, res.ExitStatus, res.Error, res.Output = "completed", "", "", nil
+		res.Status, res.ExitStatus, res.Error, res.Output, res.Text = trace.Completed, "", "", nil, ""
+		r.broke = false
 		why, err := r.once(ctx, s, res)
 		if err != nil {
 			return err
 		}
 		if ctx.Err() != nil && why == "cancelled" {
 			return errInterrupted
+		}
+		if err := r.promise(s, res); err != nil && repairs > 0 {
+			repairs--
+			used++
+			n--
+			r.repair = err.Error()
+			r.Events.Emit(run.Event{
+				Type: run.StageRetried, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Attempt: res.Attempt, Reason: contract, Error: res.Error,
+				Message: fmt.Sprintf("the answer could not be used; the agent is told why, %d of %d times", s.Repair-repairs, s.Repair),
+			})
+			continue
 		}
 		if n >= s.Retry.Attempts || !contains(s.Retry.On, why) {
 			return nil
@@ -256,9 +245,23 @@ func (r *rollout) try(ctx context.Context, s *pipeline.Stage, res *trace.StageRe
 	}
 }
 
+// promise fails a try whose output is not what its stage promises, and says
+// what is wrong with it.
+func (r *rollout) promise(s *pipeline.Stage, res *trace.StageResult) error {
+	if res.Status != trace.Completed || res.Output == nil || s.Loop != nil {
+		return nil
+	}
+	err := keep(s, res)
+	if err != nil {
+		r.broke = true
+		res.Status, res.Error = trace.Failed, contract+": "+err.Error()
+	}
+	return err
+}
+
 // triesUsed counts the tries of a stage that an earlier part of the run made,
 // so that ids of attempts never repeat.
-func (r *rollout) triesUsed(ctx context.Context, s *pipeline.Stage) (int, error) {
+func (r *rollout) triesUsed(ctx context.Context, s *pipeline.Stage, round int) (int, error) {
 	if s.Kind != "invoker" || s.Model == "" {
 		return 0, nil
 	}
@@ -268,7 +271,7 @@ func (r *rollout) triesUsed(ctx context.Context, s *pipeline.Stage) (int, error)
 	}
 	used := 0
 	for _, o := range old {
-		if o.Stage == s.ID && o.Try > used {
+		if o.Stage == s.ID && o.Round == round && o.Try > used {
 			used = o.Try
 		}
 	}
@@ -285,6 +288,8 @@ func (r *rollout) once(ctx context.Context, s *pipeline.Stage, res *trace.StageR
 		return r.program(ctx, s, res)
 	case "judger":
 		return r.judge(ctx, s, res)
+	case pipeline.KindLoop:
+		return "", r.loop(ctx, s, res)
 	case "converter":
 		return "", r.Store.Select(context.WithoutCancel(ctx), s.ID, r.state.ID)
 	}
@@ -307,6 +312,8 @@ func stageKind(s *pipeline.Stage) string {
 		return "spawn"
 	case "judger":
 		return "judge"
+	case pipeline.KindLoop:
+		return pipeline.KindLoop
 	}
 	return "convert"
 }
@@ -315,10 +322,10 @@ func stageKind(s *pipeline.Stage) string {
 func (r *rollout) setReward() {
 	var only *judger.Verdict
 	judges := 0
-	for _, s := range r.Pipeline.Stages {
+	r.Pipeline.Each(func(s *pipeline.Stage) {
 		res := r.results[s.ID]
 		if s.Kind != "judger" || res == nil || res.Output == nil {
-			continue
+			return
 		}
 		var v judger.Verdict
 		if err := json.Unmarshal(res.Output, &v); err == nil {
@@ -326,7 +333,7 @@ func (r *rollout) setReward() {
 			only = &v
 			r.addComponents(s.ID, &v)
 		}
-	}
+	})
 	if r.Pipeline.Reward == nil {
 		if judges == 1 {
 			r.state.Reward = only.Reward
@@ -394,7 +401,7 @@ func (r *rollout) place(stage string, res *trace.StageResult) (home, artifacts s
 // dropWorkspace removes the workspace as `workspace: keep` says.
 func (r *rollout) dropWorkspace() error {
 	switch keep := r.Pipeline.Workspace.Keep; {
-	case keep == "always", r.state.Status == trace.Cancelled:
+	case keep == "always", r.state.Status == trace.Cancelled, r.state.Status == trace.Parked:
 		return nil
 	case keep != "never" && r.state.Status != trace.Completed:
 		return nil

@@ -91,6 +91,7 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 	if err != nil {
 		return nil, invoker.InfraError, err
 	}
+	input = told(input, v.stage, v.repair)
 	if v.home, v.dir, err = v.place(v.stage.ID, res); err != nil {
 		return nil, invoker.InfraError, err
 	}
@@ -184,7 +185,7 @@ func (v *invocation) close(ctx context.Context) error {
 // left.
 func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline time.Time) (*agent.Exit, error) {
 	request := &invoker.PlanRequest{Input: input, Task: v.task.Data, Session: invoker.Session{
-		ID: run.NewID("s"), Workspace: v.ws.Path(), Home: v.home, Deadline: deadline,
+		ID: run.NewID("s"), Workspace: v.ws.Path(), Home: v.home, Deadline: deadline, OutputSchema: v.stage.Output,
 	}}
 	if v.session != nil {
 		request.Session.ID, request.Session.Token = v.session.ID(), v.session.Token()

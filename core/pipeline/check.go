@@ -25,7 +25,8 @@ type check struct {
 	used    map[string]bool // components, by kind/name
 	called  map[string]bool // models
 	ids     map[*yaml.Node]string
-	flat    []placed // every stage, those within loops included
+	flat    []placed          // every stage, those within loops included
+	passed  map[string]string // why stages may be passed over, by id
 }
 
 // Check checks the file against its plugins. The error is Diagnostics and

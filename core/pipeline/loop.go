@@ -17,6 +17,7 @@ var runOutput = json.RawMessage(`{"type":"object","properties":{"exit_code":{"ty
 func (c *check) run(n *yaml.Node, s *Stage, sc *scope) bool {
 	f := c.f
 	s.Kind = KindRun
+	s.Repair = 0
 	v := f.get(n, "run")
 	c.refuse(n, "a program that 'run' starts has no plugin and calls no model", "model", "with", "budget", "scope")
 	if len(v.Content) == 0 {
@@ -77,7 +78,10 @@ func (c *check) loop(n *yaml.Node, s *Stage, sc *scope) bool {
 		s.Loop.Until = c.expression(e, inner, reader{s.ID, "until"}, boolType)
 	}
 	c.elseOf(v, s)
-	for _, b := range s.Loop.Stages {
+	for i, b := range s.Loop.Stages {
+		if b.Kind == component.Converter {
+			f.errorf(f.at(f.get(list.Content[i], "uses")), "loop", "move it behind the loop", "a converter is written once, at the end of the run, and can't be in a loop")
+		}
 		if b.ID != "" {
 			sc.vars[b.ID] = c.stageType(b, "stage '"+b.ID+"' is inside the loop '"+s.ID+"'")
 		}
@@ -130,6 +134,16 @@ func (c *check) elseOf(loop *yaml.Node, s *Stage) {
 			later = append(later, id)
 		}
 		seen = seen || id == s.ID
+	}
+	for i, id := range later {
+		if id == v.Value {
+			for _, between := range later[:i] {
+				if c.passed == nil {
+					c.passed = map[string]string{}
+				}
+				c.passed[between] = "stage '" + between + "' is passed over when the loop '" + s.ID + "' goes on with '" + id + "'"
+			}
+		}
 	}
 	if !contains(later, v.Value) {
 		f.errorf(f.at(v), "loop", suggest("it takes: ", v.Value, append([]string{OnErrorFail, OnErrorContinue, OnErrorPark}, later...)),

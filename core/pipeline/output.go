@@ -3,6 +3,7 @@ package pipeline
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
@@ -35,6 +36,7 @@ func (c *check) outputSchema(n *yaml.Node) (json.RawMessage, *jsonschema.Schema)
 // unread warns of required outputs, declared in the file, that nobody reads.
 func (c *check) unread() {
 	f := c.f
+	nobody := map[string][]string{}
 	for _, p := range c.flat {
 		if p.stage.Output == nil || p.stage.ID == "" {
 			continue
@@ -44,7 +46,22 @@ func (c *check) unread() {
 		for _, field := range c.typeOf(p.stage.Output).fields {
 			if !field.Type.optional && !c.isRead(p.stage.ID, field.Name) {
 				k, _ := lookup(props, field.Name)
+				nobody[p.stage.ID] = append(nobody[p.stage.ID], field.Name)
 				f.warnf(f.at(k), "unread", "read it in a later stage, or take it out of 'required'", "nothing reads %s.output.%s, though it is required", p.stage.ID, field.Name)
+			}
+		}
+	}
+	c.meant(nobody)
+}
+
+// meant adds to what is said of an unknown output the one that the reader most
+// likely meant: the only one of that stage that nobody reads.
+func (c *check) meant(nobody map[string][]string) {
+	for stage, fields := range nobody {
+		for i := range c.f.found {
+			d := &c.f.found[i]
+			if len(fields) == 1 && d.Code == "unknown-field" && strings.HasPrefix(d.Message, stage+".output has no field") && !strings.HasPrefix(d.Hint, "did you mean") {
+				d.Hint = "did you mean '" + fields[0] + "', which nothing reads? " + d.Hint
 			}
 		}
 	}

@@ -125,6 +125,8 @@ type Stage struct {
 	// Output is the schema that the file gives for what the stage writes; nil
 	// leaves it to the component.
 	Output json.RawMessage
+	// Repair is how often an agent is asked again whose output doesn't fit.
+	Repair int
 	output *jsonschema.Schema
 	// takes and gives are what the stage itself takes and gives; see
 	// CheckInput and CheckResult.

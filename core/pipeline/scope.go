@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"encoding/json"
 	"fmt"
 	"sort"
 
@@ -86,21 +87,30 @@ func (c *check) stageType(s *Stage, why string) *Type {
 
 // outputType is the type of a stage's output, nil when it has none.
 func (c *check) outputType(s *Stage) *Type {
+	schema := s.Writes()
+	if schema == nil {
+		return nil
+	}
+	return c.typeOf(schema)
+}
+
+// Writes is the schema of a stage's output, nil when it has none.
+func (s *Stage) Writes() json.RawMessage {
 	switch {
-	case s.Kind == component.Converter:
+	case s.Kind == component.Converter, s.Kind == KindLoop:
 		return nil
 	case s.Output != nil:
-		return c.typeOf(s.Output)
+		return s.Output
 	case !absent(s.Descriptor.Output):
-		return c.typeOf(s.Descriptor.Output)
+		return s.Descriptor.Output
 	}
 	switch s.Kind {
 	case KindRun:
-		return c.typeOf(runOutput)
+		return runOutput
 	case component.Invoker:
-		return c.typeOf(invoker.OutputSchema)
+		return invoker.OutputSchema
 	case component.Judger:
-		return c.typeOf(judger.Output)
+		return judger.Output
 	}
 	return nil
 }

@@ -20,6 +20,9 @@ const (
 	judgerTimeout  = 2 * time.Minute
 )
 
+// defaultRepair is how often an agent is told what is wrong with its output.
+const defaultRepair = 2
+
 // placed is a stage with its node, and its place among all stages of the file.
 type placed struct {
 	stage *Stage
@@ -69,7 +72,7 @@ func (c *check) body(list *yaml.Node, sc *scope) []*Stage {
 		if id != "" {
 			sc.vars[id] = anyType
 			if ok {
-				sc.vars[id] = c.stageType(s, "")
+				sc.vars[id] = c.stageType(s, c.passed[id])
 			}
 		}
 		out = append(out, s)
@@ -174,6 +177,9 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 	set := c.settings(uses, n, d, sc, id)
 	s.Config, s.Input, s.takes = set.config, set.input, set.takes
 	s.gives = c.givenBy(s)
+	if kind != component.Invoker {
+		s.Repair = 0
+	}
 	return s, true
 }
 
@@ -199,6 +205,10 @@ func (c *check) common(n *yaml.Node, s *Stage, sc *scope) {
 	}
 	if o := f.get(n, "output"); o != nil {
 		s.Output, s.output = c.outputSchema(o)
+		s.Repair = defaultRepair
+		if v := f.get(o, "repair"); v != nil {
+			s.Repair = f.integer(o, "repair")
+		}
 	} else if k, _ := lookup(n, "output"); k != nil {
 		s.Output = json.RawMessage("{}") // it was refused; what is in it isn't known
 	}

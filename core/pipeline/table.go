@@ -270,7 +270,10 @@ func stageTable(hooks *shape) *shape {
 		)},
 		field{name: "on_error", shape: choice("what a failure of the stage means (default fail)", OnErrorFail, OnErrorContinue, OnErrorPark).
 			withLater(map[string]string{OnErrorPark: "on_error: park"})},
-		field{name: "output", shape: object("what the stage writes", field{name: "schema", shape: free("a JSON Schema"), required: true}), feature: "output"},
+		field{name: "output", shape: object("what the stage writes",
+			field{name: "schema", shape: free("a JSON Schema"), required: true},
+			field{name: "repair", shape: integer(0, "how often an agent is told what is wrong with its output, and asked again (default 2)")},
+		), feature: "output"},
 		field{name: "hooks", shape: hooks, feature: "stage hooks", apart: true},
 		field{name: "scope", shape: choice("what a judger sees (default rollout)", "rollout", "group").
 			withLater(map[string]string{"group": "scope: group"})},

@@ -33,11 +33,14 @@ type Event struct {
 	Refused    int         `json:"refused,omitempty"` // rows left out
 	Denied     int         `json:"denied,omitempty"`  // rows left out by hooks
 	Path       string      `json:"path,omitempty"`
+	Park       string      `json:"park,omitempty"`   // the id that an answer names
+	Reason     string      `json:"reason,omitempty"` // of a park
 }
 
 // The types of event.
 const (
 	RunStarted     = "run.started"
+	RolloutParked  = "rollout.parked"
 	RunEnded       = "run.ended"
 	RolloutStarted = "rollout.started"
 	RolloutEnded   = "rollout.ended"

@@ -213,8 +213,20 @@ type Rollout struct {
 	Calls      int                `json:"calls"`
 	Cost       *float64           `json:"cost,omitempty"`
 	CostBasis  string             `json:"cost_basis,omitempty"` // billed, estimated, unknown
+	// Loops hold, by loop, what people granted it beyond the file.
+	Loops map[string]LoopGrant `json:"loops,omitempty"`
+	// Abandoned says that a person gave a parked rollout up: it is cancelled
+	// for good.
+	Abandoned bool `json:"abandoned,omitempty"`
 	Started    time.Time          `json:"started,omitzero"`
 	Ended      time.Time          `json:"ended,omitzero"`
+}
+
+// LoopGrant is what a person granted a loop that was parked: More passes on
+// top of its max, and those up to From not asked about again.
+type LoopGrant struct {
+	More int `json:"more"`
+	From int `json:"from"`
 }
 
 // StageResult is the checkpoint of one stage of a rollout: what later stages
@@ -226,13 +238,15 @@ type StageResult struct {
 	Try        int             `json:"try"` // tries used
 	Attempt    string          `json:"attempt"`
 	Session    string          `json:"session,omitempty"`
-	Status     string          `json:"status"` // completed, failed, skipped
+	Status     string          `json:"status"` // completed, failed, skipped; parked waits for a person
 	ExitStatus string          `json:"exit_status,omitempty"`
 	Error      string          `json:"error,omitempty"`
 	Output     json.RawMessage `json:"output,omitempty"`
 	// Edits are what hooks did before and after the stage, with the input and
 	// the output as they were.
 	Edits []Edit `json:"edits,omitempty"`
+	// Text is the agent's final text, where Output holds what was read from it.
+	Text string `json:"text,omitempty"`
 	// Workspace is the path, relative to the run folder, of the workspace
 	// snapshot after the stage, if one is kept.
 	Workspace string    `json:"workspace,omitempty"`

@@ -93,6 +93,15 @@ CREATE TABLE row_edits (
 	PRIMARY KEY (stage, row)
 ) WITHOUT ROWID;
 `,
+	`
+CREATE TABLE parks (
+	id TEXT PRIMARY KEY,
+	rollout TEXT NOT NULL,
+	status TEXT NOT NULL,
+	body BLOB NOT NULL
+);
+CREATE INDEX parks_rollout ON parks (rollout);
+`,
 }
 
 // queryer is what a database and a connection have in common.

@@ -26,6 +26,9 @@ type Session struct {
 	Home      string    `json:"home"`
 	MaxTurns  int       `json:"max_turns,omitempty"`
 	Deadline  time.Time `json:"deadline"`
+	// OutputSchema is the JSON Schema that the final text must fit, where the
+	// file gives one: for programs that can be held to it.
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 }
 
 // Output says how the program writes its standard output.

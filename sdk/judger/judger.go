@@ -63,6 +63,8 @@ type Verdict struct {
 	Status      Status             `json:"status"`
 	Tampered    bool               `json:"tampered,omitempty"`
 	Cost        *float64           `json:"cost,omitempty"`
+	// Extra are fields beyond these, as the judger declares with Writes.
+	Extra map[string]json.RawMessage `json:"-"`
 }
 
 // Reward is a verdict with a reward.

@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/chat"
+)
+
+// loop runs the passes of a loop. Res is the loop's own checkpoint: completed
+// when its condition came true, failed when it didn't. Why a loop stopped that
+// may not go on is in res.Error and r.stopped.
+func (r *rollout) loop(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) error {
+	l := s.Loop
+	outer := r.where
+	defer func() { r.where = outer }()
+	granted := r.state.Loops[s.ID]
+	limit := l.Max + granted.More
+	var before string
+	for pass := 1; ; pass++ {
+		r.where = place{loop: s.ID, pass: pass, max: limit}
+		on, err := r.walk(ctx, l.Stages)
+		if err != nil || !on {
+			return err
+		}
+		ended, err := l.Until.Bool(r.env)
+		if err != nil {
+			res.Status, res.Error = trace.Failed, fmt.Sprintf("until: %v", err)
+			return nil
+		}
+		if res.Output, err = chat.Marshal(map[string]int{"passes": pass}); err != nil {
+			return fmt.Errorf("stage %s: encode passes: %w", s.ID, err)
+		}
+		if ended {
+			res.Status = trace.Completed
+			return nil
+		}
+		now := r.outcome(l)
+		reason, why := r.stuck(l, pass > granted.From && before == now)
+		before = now
+		if reason == "" && pass >= limit {
+			reason, why = trace.ParkCap, fmt.Sprintf("%s is not true after %d passes", l.Until, pass)
+		}
+		if reason == "" || pass <= granted.From && pass < limit {
+			continue
+		}
+		return r.stop(s, res, reason, why)
+	}
+}
+
+// stopped says why and where a loop could not go on.
+type stopped struct {
+	reason string // of a park
+	at     place
+}
+
+// stop ends a loop that may not go on, as its else says.
+func (r *rollout) stop(s *pipeline.Stage, res *trace.StageResult, reason, why string) error {
+	res.Status, res.Error = trace.Failed, why
+	r.stopped = stopped{reason, r.where}
+	switch e := s.Loop.Else; {
+	case e == pipeline.OnErrorContinue && reason != trace.ParkContract:
+		res.Status = trace.Completed
+		r.Events.Emit(run.Event{Type: run.Warned, Rollout: r.state.ID, Stage: s.ID, Message: why + "; the rollout goes on"})
+	case e == pipeline.OnErrorPark:
+		res.Status = trace.Parked
+	}
+	return nil
+}
+
+// stuck says why another pass would be blind or in vain. Findings are what a
+// stage of the body tells the next pass, under that name.
+func (r *rollout) stuck(l *pipeline.Loop, same bool) (reason, why string) {
+	for _, s := range l.Stages {
+		res := r.results[s.ID]
+		if res == nil || res.Output == nil {
+			continue
+		}
+		if found, ok := findings(res.Output); ok && len(found) == 0 {
+			return trace.ParkContract, fmt.Sprintf("stage %s has no findings, but %s is not true: another pass would not know what to do better", s.ID, l.Until)
+		}
+	}
+	if same {
+		return trace.ParkNoProgress, "the last two passes came to the same: another one would too"
+	}
+	return "", ""
+}
+
+// outcome is what a pass came to, in a form that can be compared: the findings
+// of the body's stages if any has findings, else all that its stages wrote.
+func (r *rollout) outcome(l *pipeline.Loop) string {
+	var told, wrote []string
+	for _, s := range l.Stages {
+		res := r.results[s.ID]
+		if res == nil {
+			continue
+		}
+		if found, ok := findings(res.Output); ok {
+			slices.Sort(found)
+			told = append(told, s.ID+"\x00"+strings.Join(found, "\x00"))
+		}
+		wrote = append(wrote, s.ID+"\x00"+said(res))
+	}
+	if told != nil {
+		return strings.Join(told, "\x01")
+	}
+	return strings.Join(wrote, "\x01")
+}
+
+// said is a stage's output without what differs each time.
+func said(res *trace.StageResult) string {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(res.Output, &m) != nil {
+		return string(res.Output)
+	}
+	for _, k := range []string{"usage", "cost"} {
+		delete(m, k)
+	}
+	b, err := chat.Marshal(m)
+	if err != nil {
+		return string(res.Output)
+	}
+	return string(b)
+}
+
+// findings are those of an output, each without what doesn't count: case and
+// white space.
+func findings(output json.RawMessage) ([]string, bool) {
+	var o struct {
+		Findings *[]json.RawMessage `json:"findings"`
+	}
+	if json.Unmarshal(output, &o) != nil || o.Findings == nil {
+		return nil, false
+	}
+	out := make([]string, len(*o.Findings))
+	for i, f := range *o.Findings {
+		var v any
+		if json.Unmarshal(f, &v) == nil {
+			if b, err := chat.Marshal(v); err == nil {
+				f = b
+			}
+		}
+		out[i] = strings.Join(strings.Fields(strings.ToLower(string(f))), " ")
+	}
+	return out, true
+}
+
+// again walks through a loop that an earlier part of the run ended.
+func (r *rollout) again(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (bool, error) {
+	var o struct {
+		Passes int `json:"passes"`
+	}
+	if err := json.Unmarshal(res.Output, &o); err != nil && res.Output != nil {
+		return false, fmt.Errorf("stage %s: read its checkpoint: %w", s.ID, err)
+	}
+	for range o.Passes {
+		if on, err := r.walk(ctx, s.Loop.Stages); err != nil || !on {
+			return on, err
+		}
+	}
+	return true, nil
+}
