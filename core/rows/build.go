@@ -135,10 +135,27 @@ func (b *builder) place(c *trace.Call) {
 		return
 	}
 	row = b.begin(c)
+	if parent != nil && c.Fork != "" && !follows(parent, c) && !text(c) && !redacted(c) && !redacted(parent) {
+		row.warn("call %s begins with %d of the %d ids of call %s: %s", c.ID, shared(parent, c), len(parent.PromptIDs)+len(parent.SampledIDs), parent.ID, c.Fork)
+	}
 	if c.Extends && parent != nil && !follows(parent, c) && !redacted(c) {
 		row.Integrity.Fatal = append(row.Integrity.Fatal, fmt.Sprintf(
 			"call %s is said to extend call %s, but its prompt does not begin with the ids of that one", c.ID, parent.ID))
 	}
+}
+
+// shared is how many ids of p, sampled ones included, the prompt of c begins with.
+func shared(p, c *trace.Call) int {
+	n := 0
+	for _, ids := range [][]int32{p.PromptIDs, p.SampledIDs} {
+		for _, id := range ids {
+			if n == len(c.PromptIDs) || c.PromptIDs[n] != id {
+				return n
+			}
+			n++
+		}
+	}
+	return n
 }
 
 // follows reports whether c goes on exactly where p ended.

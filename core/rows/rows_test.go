@@ -143,6 +143,27 @@ func TestCase28ForkSplitsAndIsCounted(t *testing.T) {
 	assert.Equal(t, "t1~0~solve~1~1/main0/1", rows[1].Row)
 	assert.Equal(t, rows[0].Row, rows[1].ParentRow)
 	assert.Equal(t, map[string]int{"reasoning_dropped": 1}, rows[0].Integrity.Drift)
+	assert.Empty(t, rows[0].Integrity.Warn)
+	assert.Equal(t, []string{"call s-1.3 begins with 0 of the 4 ids of call s-1.2: reasoning_dropped"}, rows[1].Integrity.Warn)
+}
+
+// Fault A11: a turn whose prompt departs at some place from the ids of the turn
+// before, sampled ones included, forks there. Ids and logprobs of the two are
+// never joined, and the place is said.
+func TestFaultA11ForksAreToldWithTheirPlace(t *testing.T) {
+	for at := range 5 { // of the ids 1 2 10 11 12
+		w := newWorld(t)
+		a := w.call("main", nil, []int32{1, 2}, []int32{10, 11, 12})
+		other := append([]int32{1, 2, 10, 11, 12}[:at:at], 90, 91, 92, 93, 94, 95, 96)
+		w.call("main", nil, other, []int32{13}, func(c *trace.Call) { c.Parent, c.Fork = a.ID, "reasoning_dropped" })
+		rows := w.rows()
+		require.Len(t, rows, 2, "at %d", at)
+		assert.Equal(t, []int32{1, 2, 10, 11, 12}, rows[0].InputIDs)
+		assert.Equal(t, append(other, 13), rows[1].InputIDs)
+		assert.Equal(t, []int32{13}, trained(rows[1]), "what the first one sampled is trained there alone")
+		assert.Equal(t, []string{fmt.Sprintf("call s-1.2 begins with %d of the 5 ids of call s-1.1: reasoning_dropped", at)}, rows[1].Integrity.Warn)
+		assert.Empty(t, rows[1].Integrity.Fatal)
+	}
 }
 
 func TestBranchMasksWhatItShares(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 	"text/tabwriter"
@@ -57,15 +58,22 @@ type group struct {
 	Undelivered int            `json:"undelivered"` // replies whose end the client never got
 }
 
-// fork is a call that could not go on from the ids before it. Where tells
-// what it should have begun with (A) from what it does begin with (B).
+// fork is a call that could not go on from the ids before it.
 type fork struct {
-	Call   string      `json:"call"`
-	Parent string      `json:"parent,omitempty"`
-	Class  string      `json:"class"`
-	Agent  string      `json:"agent"`
-	Model  string      `json:"model"`
-	Where  *difference `json:"where,omitempty"`
+	Call   string `json:"call"`
+	Parent string `json:"parent,omitempty"`
+	Class  string `json:"class"`
+	Agent  string `json:"agent"`
+	Model  string `json:"model"`
+	// Against is the call whose ids, those of the prompt and of what was sampled,
+	// this one should have begun with: its parent, or, where it does extend that
+	// one, the call before it that did so, too. Position is how many of these IDs
+	// it begins with, and Where the text around that place: of that call (A) and of
+	// this one (B).
+	Against  string      `json:"against,omitempty"`
+	Position int         `json:"position"`
+	IDs      int         `json:"ids"`
+	Where    *difference `json:"where,omitempty"`
 }
 
 func (v *view) examine(ctx context.Context) (*diagnosis, error) {
@@ -92,7 +100,7 @@ func (v *view) examine(ctx context.Context) (*diagnosis, error) {
 			}
 			g.count(c)
 			if c.Fork != "" {
-				d.Forks = append(d.Forks, v.fork(ctx, c, byID[c.Parent]))
+				d.Forks = append(d.Forks, v.fork(ctx, c, before(c, byID[c.Parent], calls)))
 			}
 		}
 	}
@@ -146,19 +154,38 @@ func (g *group) count(c *trace.Call) {
 	}
 }
 
-func (v *view) fork(ctx context.Context, c, parent *trace.Call) fork {
+// before is the call that c parts from.
+func before(c, parent *trace.Call, calls []*trace.Call) *trace.Call {
+	if !c.Extends {
+		return parent
+	}
+	var out *trace.Call
+	for _, other := range calls {
+		if other.Seq < c.Seq && other.Parent == c.Parent && other.Status == trace.CallOK && other.Replays == "" {
+			out = other
+		}
+	}
+	return out
+}
+
+func (v *view) fork(ctx context.Context, c, from *trace.Call) fork {
 	f := fork{Call: c.ID, Parent: c.Parent, Class: c.Fork, Agent: agentOf(c), Model: c.ModelServed}
-	if parent == nil || c.Extends {
+	if from == nil {
 		return f
 	}
-	before, ok := v.texts.prompt(ctx, parent)
+	f.Against = from.ID
+	ids := slices.Concat(from.PromptIDs, from.SampledIDs)
+	f.IDs = len(ids)
+	for f.Position < min(len(ids), len(c.PromptIDs)) && ids[f.Position] == c.PromptIDs[f.Position] {
+		f.Position++
+	}
+	said, ok := v.texts.prompt(ctx, from)
 	now, too := v.texts.prompt(ctx, c)
 	switch {
 	case ok && too:
-		before += parent.Raw
-		f.Where = differ(before, now[:min(len(now), len(before))])
-	case len(parent.PromptIDs) > 0 && len(c.PromptIDs) > 0:
-		ids := append(append([]int32{}, parent.PromptIDs...), parent.SampledIDs...)
+		said += from.Raw
+		f.Where = differ(said, now[:min(len(now), len(said))])
+	case len(from.PromptIDs) > 0 && len(c.PromptIDs) > 0:
 		f.Where = differIDs(ids, c.PromptIDs[:min(len(c.PromptIDs), len(ids))])
 	}
 	return f
@@ -181,8 +208,11 @@ func (d *diagnosis) print(v *view) error {
 			fmt.Fprintf(&b, " after %s", f.Parent)
 		}
 		fmt.Fprintf(&b, " (%s, %s)\n", f.Agent, dash(f.Model))
+		if f.IDs > 0 {
+			fmt.Fprintf(&b, "  begins with %d of the %d ids of call %s\n", f.Position, f.IDs, f.Against)
+		}
 		if f.Where != nil {
-			f.Where.print(&b, "  ", "the turn before", "the prompt")
+			f.Where.print(&b, "  ", "call "+f.Against, "this one")
 		}
 	}
 	if len(d.Forks) == 0 {

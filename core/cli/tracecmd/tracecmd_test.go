@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -132,6 +133,80 @@ func TestCommandsShowWhatWasRecorded(t *testing.T) {
 			want, err := os.ReadFile(golden)
 			require.NoError(t, err)
 			assert.Equal(t, string(want), got)
+		})
+	}
+}
+
+// TestFaultA11DoctorShowsWhereForksPart: for each fork the class, how many ids it
+// shares with the turn before, and the text around that place.
+func TestFaultA11DoctorShowsWhereForksPart(t *testing.T) {
+	b := token.NewBytes(markers)
+	ids := func(text string) []int32 { return b.Encode(nil, text, true) }
+	const asked, thought, said = "<user>What is é?<end><assistant>", "<think>It is a letter.</think>", "A letter.<end>"
+	for _, test := range []struct {
+		name          string
+		prompt        string // of the second turn
+		class         string
+		tokenizer     string
+		extends       bool // the first turn; a call between edits nothing
+		position, ids int
+		same, a, b    string
+		against       string
+	}{
+		{"what was thought is dropped", asked + said + "<user>Why?<end><assistant>", "reasoning_dropped", b.Hash(), false,
+			len(ids(asked)), len(ids(asked + thought + said)), asked, thought + said, "A letter.<end><user>Why?<end><assistant>", "s-1.1"},
+		{"within a character", "<user>What is è?<end><assistant>" + thought + said, "system_changed", b.Hash(), false,
+			len(ids("<user>What is ")) + 1, len(ids(asked + thought + said)), "<user>What is ", "?<end><assistant>" + thought + said, "?<end><assistant>" + thought + said, "s-1.1"},
+		{"a tokenizer that isn't known", asked + said + "<user>Why?<end><assistant>", "reasoning_dropped", "sha256:other", false,
+			len(ids(asked)), len(ids(asked + thought + said)), fmt.Sprint(ids(asked)[len(ids(asked))-8:]), fmt.Sprint(ids(thought)[:8]), fmt.Sprint(ids(said)[:8]), "s-1.1"},
+		{"a turn that was taken back", asked + thought + said + "<user>No.<end><assistant>", "edited_history", b.Hash(), true,
+			len(ids(asked + thought + said + "<user>")), len(ids(asked + thought + said + "<user>Why?<end><assistant>Because.<end>")),
+			asked + thought + said + "<user>", "Why?<end><assistant>Because.<end>", "No.<end><assistant>", "s-1.2"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, err := trace.Open(filepath.Join(dir, "trace", "penstock.db"), trace.StoreOptions{})
+			require.NoError(t, err)
+			ctx := context.Background()
+			require.NoError(t, s.PutSession(ctx, &trace.Session{ID: "s-1"}))
+			put := func(seq int, prompt, raw string, change func(*trace.Call)) {
+				c := &trace.Call{ID: fmt.Sprint("s-1.", seq), Session: "s-1", Seq: seq, Status: trace.CallOK, Format: "turns", Tokenizer: test.tokenizer,
+					Lineage: "s-1/main0", Kind: trace.Main, PromptIDs: ids(prompt), SampledIDs: ids(raw), Raw: raw}
+				change(c)
+				require.NoError(t, s.PutCall(ctx, c))
+			}
+			put(1, asked, thought+said, func(*trace.Call) {})
+			last := 2
+			if test.extends {
+				put(2, asked+thought+said+"<user>Why?<end><assistant>", "Because.<end>", func(c *trace.Call) { c.Parent, c.Extends = "s-1.1", true })
+				last = 3
+			}
+			put(last, test.prompt, "x", func(c *trace.Call) { c.Parent, c.Fork, c.Extends = "s-1.1", test.class, test.extends })
+			require.NoError(t, s.Close())
+
+			out, err := run(t, "doctor", dir, "--json")
+			require.NoError(t, err)
+			var d diagnosis
+			require.NoError(t, json.Unmarshal([]byte(out), &d))
+			require.Len(t, d.Forks, 1)
+			f := d.Forks[0]
+			assert.Equal(t, test.class, f.Class)
+			assert.Equal(t, test.against, f.Against)
+			assert.Equal(t, test.position, f.Position)
+			assert.Equal(t, test.ids, f.IDs)
+			require.NotNil(t, f.Where)
+			clipped := func(s string) string { return s[:min(len(s), around)] }
+			assert.Equal(t, test.same[max(0, len(test.same)-around):], f.Where.Same)
+			assert.Equal(t, clipped(test.a), f.Where.A)
+			assert.Equal(t, clipped(test.b), f.Where.B)
+			assert.Equal(t, map[string]int{test.class: 1}, d.Groups[0].Forks)
+			assert.Equal(t, last-1, d.Groups[0].Continuing)
+
+			shown, err := run(t, "doctor", dir)
+			require.NoError(t, err)
+			assert.Contains(t, shown, fmt.Sprintf("%s: call s-1.%d after s-1.1", test.class, last))
+			assert.Contains(t, shown, fmt.Sprintf("begins with %d of the %d ids of call %s", test.position, test.ids, test.against))
+			assert.Contains(t, shown, fmt.Sprintf("%q", f.Where.Same))
 		})
 	}
 }
