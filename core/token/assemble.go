@@ -3,6 +3,8 @@ package token
 import (
 	"context"
 	"fmt"
+	"strings"
+	"unsafe"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/format"
@@ -56,38 +58,66 @@ func Assemble(ctx context.Context, f format.Format, t Tokenizer, c *chat.Convers
 	if err != nil {
 		return nil, fmt.Errorf("render the prompt: %w", err)
 	}
-	p := prompt(c, r)
-	p.Fork = fork
+	p := &Prompt{Fork: fork, Stops: r.Stops, State: r.State}
 	if t == nil {
 		p.Text = format.Text(r.Segments)
-		return p, nil
+	} else {
+		p.IDs = EncodeSegments(t, make([]int32, 0, size(r.Segments)), r.Segments)
+		p.Text = decode(t, p.IDs)
 	}
-	p.IDs = EncodeSegments(t, make([]int32, 0, size(r.Segments)), r.Segments)
-	p.Text = string(t.Decode(nil, p.IDs))
+	p.LastMessage = last(c, r, p.Text)
 	return p, nil
 }
 
 // extend joins the ids of prev with those of tail.
 func extend(t Tokenizer, c *chat.Conversation, prev *Turn, tail *format.Rendered) *Prompt {
-	p := prompt(c, tail)
-	p.Extends = true
+	p := &Prompt{Extends: true, Stops: tail.Stops, State: tail.State}
 	p.IDs = make([]int32, 0, len(prev.PromptIDs)+len(prev.SampledIDs)+size(tail.Segments))
 	p.IDs = append(p.IDs, prev.PromptIDs...)
 	p.IDs = append(p.IDs, prev.SampledIDs...)
 	p.IDs = EncodeSegments(t, p.IDs, tail.Segments)
-	p.Text = string(t.Decode(nil, p.IDs))
+	p.Text = decode(t, p.IDs)
+	p.LastMessage = last(c, tail, p.Text)
 	return p
 }
 
-// prompt is what r says beside the text.
-func prompt(c *chat.Conversation, r *format.Rendered) *Prompt {
-	var last []format.Segment
-	for _, s := range r.Segments {
-		if s.Message == len(c.Messages)-1 && s.Message >= 0 {
-			last = append(last, s)
+// decode is the text of ids.
+func decode(t Tokenizer, ids []int32) string {
+	b := t.Decode(nil, ids)
+	return unsafe.String(unsafe.SliceData(b), len(b)) // nobody else has it
+}
+
+// last is the text of the newest message as rendered. Where it is a part of
+// text, as nearly always, it is no copy.
+func last(c *chat.Conversation, r *format.Rendered, text string) string {
+	newest, first, after := len(c.Messages)-1, -1, 0
+	var own []format.Segment
+	for i, s := range r.Segments {
+		if s.Message == newest && newest >= 0 {
+			if first < 0 {
+				first = i
+			}
+			own = append(own, s)
+			after = 0
+		} else if first >= 0 {
+			after += len(s.Text)
 		}
 	}
-	return &Prompt{LastMessage: format.Text(last), Stops: r.Stops, State: r.State}
+	if n, from := size(own), len(text)-after-size(own); first >= 0 && from >= 0 && holds(text[from:from+n], own) {
+		return text[from : from+n]
+	}
+	return format.Text(own)
+}
+
+// holds reports whether text is that of segments.
+func holds(text string, segments []format.Segment) bool {
+	for _, s := range segments {
+		var ok bool
+		if text, ok = strings.CutPrefix(text, s.Text); !ok {
+			return false
+		}
+	}
+	return text == ""
 }
 
 // size is an upper bound of the ids of segments: no token is shorter than a

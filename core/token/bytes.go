@@ -51,10 +51,18 @@ func NewBytes(markers []string) Tokenizer {
 
 // Encode implements Tokenizer.
 func (t *bytesTokenizer) Encode(dst []int32, text string, special bool) []int32 {
+	n := len(dst)
 	dst = slices.Grow(dst, len(text))
+	if !special {
+		dst = dst[:n+len(text)]
+		for i, own := 0, dst[n:]; i < len(text); i++ {
+			own[i] = int32(text[i])
+		}
+		return dst
+	}
 	for i := 0; i < len(text); {
 		b := text[i]
-		if special && t.starts[b] != nil {
+		if t.starts[b] != nil {
 			if id, n := t.marker(text[i:]); n > 0 {
 				dst = append(dst, id)
 				i += n
@@ -79,7 +87,7 @@ func (t *bytesTokenizer) marker(text string) (id int32, n int) {
 
 // Decode implements Tokenizer.
 func (t *bytesTokenizer) Decode(dst []byte, ids []int32) []byte {
-	dst = slices.Grow(dst, len(ids))
+	dst = slices.Grow(dst, t.length(ids))
 	for _, id := range ids {
 		switch {
 		case id >= 0 && id < firstMarker:
@@ -91,6 +99,21 @@ func (t *bytesTokenizer) Decode(dst []byte, ids []int32) []byte {
 		}
 	}
 	return dst
+}
+
+// length is that of the bytes of ids.
+func (t *bytesTokenizer) length(ids []int32) int {
+	n := len(ids)
+	for _, id := range ids {
+		switch i := int(id) - firstMarker; {
+		case id >= 0 && i < 0:
+		case i >= 0 && i < len(t.markers):
+			n += len(t.markers[i]) - 1
+		default:
+			n += len(unknown) - 1
+		}
+	}
+	return n
 }
 
 // IsBytes reports whether a hash is that of a tokenizer of NewBytes.

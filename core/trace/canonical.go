@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"hash"
 	"io"
 	"slices"
 	"strconv"
@@ -54,9 +53,10 @@ func chain(prev, next key) key {
 // canon makes keys. Arguments of tool calls and tools come again in every
 // request of a session, so their canonical keys are kept by their bytes.
 type canon struct {
-	buf             []byte
+	one             digest // of a part or a tool
 	json            map[key]key
-	text, reasoning hash.Hash
+	spell           speller
+	text, reasoning digest // of what an assistant said
 }
 
 // walk goes over c once.
@@ -116,11 +116,8 @@ type said struct {
 }
 
 func (n *canon) newSaid() *said {
-	if n.text == nil {
-		n.text, n.reasoning = sha256.New(), sha256.New()
-	}
-	n.text.Reset()
-	n.reasoning.Reset()
+	n.text.reset()
+	n.reasoning.reset()
 	return &said{n: n}
 }
 
@@ -129,10 +126,10 @@ func (s *said) add(parts []chat.Part) {
 		p := &parts[i]
 		switch {
 		case p.Type == chat.Reasoning:
-			s.n.write(s.n.reasoning, p.Text)
+			s.n.reasoning.text(p.Text)
 			s.thoughts = s.thoughts || p.Text != ""
 		case p.Type == chat.Text:
-			s.n.write(s.n.text, p.Text)
+			s.n.text.text(p.Text)
 			s.texts = s.texts || p.Text != ""
 		default:
 			if k, ok := s.n.part(chat.Assistant, p); ok {
@@ -147,7 +144,7 @@ func (s *said) key() key {
 	if !s.texts && s.calls == (key{}) {
 		return key{}
 	}
-	return chain(s.n.sum(s.n.text), s.calls)
+	return chain(s.n.text.sum(), s.calls)
 }
 
 // reasoningKey is zero when there was no reasoning.
@@ -155,17 +152,7 @@ func (s *said) reasoningKey() key {
 	if !s.thoughts {
 		return key{}
 	}
-	return s.n.sum(s.n.reasoning)
-}
-
-func (n *canon) write(h hash.Hash, s string) {
-	n.buf = append(n.buf[:0], s...)
-	h.Write(n.buf)
-}
-
-func (n *canon) sum(h hash.Hash) key {
-	n.buf = h.Sum(n.buf[:0])
-	return key(n.buf)
+	return s.n.reasoning.sum()
 }
 
 // part returns the key of a part; a part that says nothing has none.
@@ -173,35 +160,36 @@ func (n *canon) part(role chat.Role, p *chat.Part) (key, bool) {
 	if (p.Type == chat.Text && p.Text == "") || p.Type == chat.Reasoning {
 		return key{}, false
 	}
-	n.buf = n.appendPart(n.field(n.buf[:0], string(role)), p)
-	return sha256.Sum256(n.buf), true
+	n.one.reset().field(string(role))
+	n.addPart(p)
+	return n.one.sum(), true
 }
 
-func (n *canon) field(dst []byte, s string) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
-}
-
-func (n *canon) appendPart(dst []byte, p *chat.Part) []byte {
-	dst = n.field(dst, string(p.Type))
+func (n *canon) addPart(p *chat.Part) {
+	d := &n.one
+	d.field(string(p.Type))
 	switch p.Type {
 	case chat.Text:
-		dst = n.field(dst, p.Text)
+		d.field(p.Text)
 	case chat.ToolCall:
 		k := n.value(p.Arguments, "{}")
-		dst = append(n.field(n.field(dst, p.ID), p.Name), k[:]...)
+		d.field(p.ID)
+		d.field(p.Name)
+		d.bytes(k[:])
 	case chat.ToolResult:
-		dst = n.field(dst, p.ID)
-		dst = append(dst, byte(strconv.FormatBool(p.IsError)[0]))
+		d.field(p.ID)
+		d.text(strconv.FormatBool(p.IsError)[:1])
 		for i := range p.Content {
 			if c := &p.Content[i]; c.Type != chat.Text || c.Text != "" {
-				dst = n.appendPart(dst, c)
+				n.addPart(c)
 			}
 		}
 	default:
-		dst = n.field(n.field(n.field(dst, p.MediaType), p.Data), p.URL)
-		dst = n.field(dst, p.Text)
+		d.field(p.MediaType)
+		d.field(p.Data)
+		d.field(p.URL)
+		d.field(p.Text)
 	}
-	return dst
 }
 
 // toolset returns the key of tools, zero for none, and their names.
@@ -209,9 +197,11 @@ func (n *canon) toolset(tools []chat.Tool) (k key, names []string) {
 	for i := range tools {
 		t := &tools[i]
 		schema := n.value(t.Parameters, "")
-		b := n.field(n.field(n.field(n.buf[:0], t.Type), t.Name), t.Description)
-		n.buf = append(b, schema[:]...)
-		k = chain(k, sha256.Sum256(n.buf))
+		n.one.reset().field(t.Type)
+		n.one.field(t.Name)
+		n.one.field(t.Description)
+		n.one.bytes(schema[:])
+		k = chain(k, n.one.sum())
 		names = append(names, t.Name)
 	}
 	slices.Sort(names)
@@ -230,11 +220,12 @@ func (n *canon) value(raw json.RawMessage, absent string) key {
 	if k, ok := n.json[written]; ok {
 		return k
 	}
-	canonical, err := appendJSON(nil, raw)
+	canonical, err := n.spell.value(raw)
 	if err != nil {
 		canonical = append([]byte("!"), raw...)
 	}
 	k := key(sha256.Sum256(canonical))
+	n.spell.trim()
 	if n.json == nil || len(n.json) >= maxKept {
 		n.json = map[key]key{}
 	}
@@ -242,80 +233,121 @@ func (n *canon) value(raw json.RawMessage, absent string) key {
 	return k
 }
 
-// appendJSON appends a form of raw that two JSON values share only when they
+// speller writes JSON values in a form that two of them share only when they
 // are equal: the order of keys and the spelling of strings and numbers don't
 // count, and numbers are compared as they stand, at any size.
-func appendJSON(dst []byte, raw []byte) ([]byte, error) {
-	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	dst, err := appendValue(dst, d)
-	if err != nil {
+type speller struct {
+	in        bytes.Buffer
+	d         jsontext.Decoder
+	out, text []byte
+}
+
+// keptSpelling bounds what a speller keeps to use again, in bytes.
+const keptSpelling = 64 << 10
+
+func (s *speller) trim() {
+	if cap(s.out)+cap(s.text) > keptSpelling {
+		s.out, s.text = nil, nil
+	}
+}
+
+// value is that form of raw, until the next one.
+func (s *speller) value(raw []byte) ([]byte, error) {
+	s.in = *bytes.NewBuffer(raw)
+	s.d.Reset(&s.in, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	defer func() { s.in = bytes.Buffer{} }() // and lets raw go
+	var err error
+	if s.out, err = s.append(s.out[:0]); err != nil {
 		return nil, err
 	}
-	if _, err := d.ReadToken(); err != io.EOF {
+	if _, err := s.d.ReadToken(); err != io.EOF {
 		return nil, io.ErrUnexpectedEOF
 	}
-	return dst, nil
+	return s.out, nil
 }
 
-func appendValue(dst []byte, d *jsontext.Decoder) ([]byte, error) {
-	t, err := d.ReadToken()
+func (s *speller) append(dst []byte) ([]byte, error) {
+	switch s.d.PeekKind() {
+	case '[':
+		_, err := s.d.ReadToken()
+		for dst = append(dst, '['); err == nil && s.d.PeekKind() != ']'; {
+			dst, err = s.append(dst)
+		}
+		if err == nil {
+			_, err = s.d.ReadToken()
+		}
+		return append(dst, ']'), err
+	case '{':
+		return s.object(dst)
+	}
+	v, err := s.d.ReadValue()
 	if err != nil {
 		return nil, err
 	}
-	switch t.Kind() {
+	switch v.Kind() {
 	case '"':
-		return appendText(dst, 's', t.String()), nil
+		return appendText(dst, 's', s.unquoted(v)), nil
 	case '0':
-		return appendText(dst, 'n', number(t.String())), nil
-	case '[':
-		dst = append(dst, '[')
-		for d.PeekKind() != ']' {
-			if dst, err = appendValue(dst, d); err != nil {
-				return nil, err
-			}
-		}
-		_, err = d.ReadToken()
-		return append(dst, ']'), err
-	case '{':
-		return appendObject(dst, d)
+		return appendText(dst, 'n', number(string(v))), nil
 	}
-	return append(dst, byte(t.Kind())), nil
+	return append(dst, byte(v.Kind())), nil
 }
 
-func appendText(dst []byte, kind byte, s string) []byte {
+// unquoted is the text of a JSON string, until the next one.
+func (s *speller) unquoted(v jsontext.Value) []byte {
+	if bytes.IndexByte(v, '\\') < 0 {
+		return v[1 : len(v)-1]
+	}
+	s.text, _ = jsontext.AppendUnquote(s.text[:0], v) // half a surrogate pair reads as U+FFFD
+	return s.text
+}
+
+func appendText[T string | []byte](dst []byte, kind byte, s T) []byte {
 	dst = binary.AppendUvarint(append(dst, kind), uint64(len(s)))
 	return append(dst, s...)
 }
 
-// appendObject sorts the members by name; of a repeated name the last counts,
-// as in every client that parses before it sends.
-func appendObject(dst []byte, d *jsontext.Decoder) ([]byte, error) {
+// object sorts the members by name; of a repeated name the last counts, as in
+// every client that parses before it sends.
+func (s *speller) object(dst []byte) ([]byte, error) {
 	type member struct {
-		name  string
-		value []byte
+		name     string
+		from, to int // in dst
 	}
 	var members []member
-	for d.PeekKind() != '}' {
-		name, err := d.ReadToken()
+	sorted := true
+	if _, err := s.d.ReadToken(); err != nil {
+		return nil, err
+	}
+	dst = append(dst, '{')
+	start := len(dst)
+	for s.d.PeekKind() != '}' {
+		name, err := s.d.ReadToken()
 		if err != nil {
 			return nil, err
 		}
-		m := member{name: name.String()}
-		if m.value, err = appendValue(nil, d); err != nil {
+		m := member{name: name.String(), from: len(dst)}
+		if dst, err = s.append(appendText(dst, 's', m.name)); err != nil {
 			return nil, err
 		}
+		m.to = len(dst)
+		sorted = sorted && (len(members) == 0 || members[len(members)-1].name < m.name)
 		members = append(members, m)
 	}
-	if _, err := d.ReadToken(); err != nil {
+	if _, err := s.d.ReadToken(); err != nil {
 		return nil, err
 	}
+	if sorted {
+		return append(dst, '}'), nil
+	}
 	slices.SortStableFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
-	dst = append(dst, '{')
+	asRead := slices.Clone(dst[start:])
+	dst = dst[:start]
 	for i, m := range members {
 		if i+1 < len(members) && members[i+1].name == m.name {
 			continue
 		}
-		dst = append(appendText(dst, 's', m.name), m.value...)
+		dst = append(dst, asRead[m.from-start:m.to-start]...)
 	}
 	return append(dst, '}'), nil
 }

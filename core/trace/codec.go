@@ -5,7 +5,10 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -20,12 +23,18 @@ const maxContent = 256 << 20
 // codec writes values as JSON that keeps every byte, and compresses. It is
 // safe for concurrent use.
 type codec struct {
-	enc *zstd.Encoder
-	dec *zstd.Decoder
+	enc     *zstd.Encoder
+	dec     *zstd.Decoder
+	streams sync.Pool // of *stream
+	scratch sync.Pool // of *[]byte
+}
+
+func encoderOptions() []zstd.EOption {
+	return []zstd.EOption{zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1 << 20)}
 }
 
 func newCodec() (*codec, error) {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20))
+	enc, err := zstd.NewWriter(nil, encoderOptions()...)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +42,7 @@ func newCodec() (*codec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &codec{enc, dec}, nil
+	return &codec{enc: enc, dec: dec}, nil
 }
 
 func (c *codec) close() {
@@ -49,14 +58,32 @@ const (
 // minCompressed is a length below which compression gains nothing.
 const minCompressed = 64
 
+// pack compresses b. The result has little room that it doesn't need, because
+// thousands may wait to be written at once.
 func (c *codec) pack(b []byte) []byte {
-	if len(b) >= minCompressed {
-		out := c.enc.EncodeAll(b, append(make([]byte, 0, len(b)/2+64), compressed))
-		if len(out) <= len(b) {
+	switch {
+	case len(b) >= largeContent:
+		out, err := c.packFrom(len(b), func(w io.Writer) error { _, err := w.Write(b); return err })
+		if err == nil && len(out) <= len(b) {
 			return out
+		}
+	case len(b) >= minCompressed:
+		s := c.take()
+		defer c.scratch.Put(s)
+		*s = c.enc.EncodeAll(b, append((*s)[:0], compressed))
+		if len(*s) <= len(b) {
+			return slices.Clone(*s)
 		}
 	}
 	return append([]byte{plain}, b...)
+}
+
+// take takes a buffer to be given back to scratch.
+func (c *codec) take() *[]byte {
+	if s, ok := c.scratch.Get().(*[]byte); ok {
+		return s
+	}
+	return new([]byte)
 }
 
 func (c *codec) unpack(b []byte) ([]byte, error) {

@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"math"
+	"slices"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -55,65 +55,81 @@ func (p *packed) size() int64 {
 // packer turns one call into its stored form.
 type packer struct {
 	store *Store
-	out   []byte
-	buf   []byte // scratch
+	*packing
 	blobs []blob
 	seen  map[key]bool
+}
+
+// packing is what packers use again.
+type packing struct {
+	sections sections
+	one      digest
 }
 
 // packCall encodes c against base, which may be nil.
 func (s *Store) packCall(c *Call, base *entry) (*packed, error) {
 	p := &packer{store: s, seen: map[key]bool{}}
-	if scratch, ok := s.scratch.Get().(*[]byte); ok {
-		p.buf = *scratch
+	if p.packing, _ = s.packing.Get().(*packing); p.packing == nil {
+		p.packing = &packing{}
 	}
-	defer func() { s.scratch.Put(&p.buf) }()
+	defer func() {
+		p.sections.reset()
+		s.packing.Put(p.packing)
+	}()
 	e := &entry{call: c.ID, lineage: c.Lineage}
 	from := &entry{}
 	if base != nil {
 		from, e.depth = base, base.depth+1
 	}
-	meta := *c
-	meta.Body, meta.Envelope, meta.Messages, meta.RawReply = nil, nil, nil, nil
-	meta.Prompt, meta.PromptIDs, meta.SampledIDs, meta.Logprobs = "", nil, nil, nil
-
-	p.messages(c.Messages, e, from)
-	if c.Chat != nil {
-		rest := *c.Chat
-		rest.Messages, rest.Tools = nil, nil
-		meta.Chat = &rest
-		if err := p.chat(c.Chat, e, from); err != nil {
-			return nil, err
-		}
+	if err := p.call(c, e, from); err != nil {
+		return nil, err
 	}
-	p.envelope(c.Envelope)
-	p.section(secBody, c.Body)
-	p.section(secReply, c.RawReply)
-	p.prompt(c, e, from)
-	p.section(secSampled, appendIDs(nil, c.SampledIDs))
-	p.section(secLogprobs, appendFloats(nil, c.Logprobs))
-	b, err := encode(&meta)
+	body, err := p.sections.pack(s.codec)
 	if err != nil {
 		return nil, err
 	}
-	p.section(secMeta, b)
-	out := &packed{body: s.codec.pack(p.out), blobs: p.blobs, entry: e}
+	out := &packed{body: body, blobs: p.blobs, entry: e}
 	if base != nil {
 		out.base = base.call
 	}
 	return out, nil
 }
 
-func (p *packer) section(tag byte, b []byte) {
-	if len(b) == 0 {
-		return
+// call adds the sections and the blobs of c, and enters what it shares into e.
+func (p *packer) call(c *Call, e, from *entry) error {
+	meta := *c
+	meta.Body, meta.Envelope, meta.Messages, meta.RawReply = nil, nil, nil, nil
+	meta.Prompt, meta.PromptIDs, meta.SampledIDs, meta.Logprobs = "", nil, nil, nil
+
+	if err := p.messages(c.Messages, e, from); err != nil {
+		return err
 	}
-	p.out = binary.AppendUvarint(append(p.out, tag), uint64(len(b)))
-	p.out = append(p.out, b...)
+	if c.Chat != nil {
+		rest := *c.Chat
+		rest.Messages, rest.Tools = nil, nil
+		meta.Chat = &rest
+		if err := p.chat(c.Chat, e, from); err != nil {
+			return err
+		}
+	}
+	if err := p.envelope(c.Envelope); err != nil {
+		return err
+	}
+	p.sections.bytes(secBody, c.Body)
+	p.sections.bytes(secReply, c.RawReply)
+	p.prompt(c, e, from)
+	p.sections.ids(secSampled, nil, c.SampledIDs)
+	p.sections.floats(secLogprobs, c.Logprobs)
+	b, err := encode(&meta)
+	if err != nil {
+		return err
+	}
+	p.sections.bytes(secMeta, b)
+	return nil
 }
 
-// blob stores content under k, unless it is known to be there. data is called
-// only if it is needed.
+// blob stores content under k, unless it is known to be there. data, which
+// packs the content, is called only if it is needed.
 func (p *packer) blob(k key, data func() ([]byte, error)) error {
 	if p.seen[k] || p.store.stored.has(k) {
 		return nil
@@ -123,26 +139,27 @@ func (p *packer) blob(k key, data func() ([]byte, error)) error {
 		return err
 	}
 	p.seen[k] = true
-	p.blobs = append(p.blobs, blob{k, p.store.codec.pack(b)})
+	p.blobs = append(p.blobs, blob{k, b})
 	return nil
 }
 
 // raw stores bytes as they are.
-func (p *packer) raw(b []byte) key {
-	k := key(sha256.Sum256(b))
-	p.blob(k, func() ([]byte, error) { return b, nil }) // never fails
-	return k
+func (p *packer) raw(k key, b []byte) error {
+	return p.blob(k, func() ([]byte, error) { return p.store.codec.pack(b), nil })
 }
 
 // messages writes the messages as received.
-func (p *packer) messages(list []json.RawMessage, e, from *entry) {
+func (p *packer) messages(list []json.RawMessage, e, from *entry) error {
 	e.messages = make([]key, len(list))
 	for i, m := range list {
 		e.messages[i] = sha256.Sum256(m)
 	}
 	for i := p.hashes(secMessages, e.messages, from.messages); i < len(list); i++ {
-		p.blob(e.messages[i], func() ([]byte, error) { return list[i], nil }) // never fails
+		if err := p.raw(e.messages[i], list[i]); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // hashes writes a delta of keys and returns how many are the base's, whose
@@ -152,11 +169,12 @@ func (p *packer) hashes(tag byte, keys, base []key) int {
 		return 0
 	}
 	n := common(keys, base)
-	b := binary.AppendUvarint(nil, uint64(n))
+	p.blobs = slices.Grow(p.blobs, len(keys)-n)
+	b := binary.AppendUvarint(make([]byte, 0, binary.MaxVarintLen32+len(key{})*(len(keys)-n)), uint64(n))
 	for _, k := range keys[n:] {
 		b = append(b, k[:]...)
 	}
-	p.section(tag, b)
+	p.sections.bytes(tag, b)
 	return n
 }
 
@@ -164,30 +182,36 @@ func (p *packer) hashes(tag byte, keys, base []key) int {
 func (p *packer) chat(c *chat.Conversation, e, from *entry) error {
 	e.chat = make([]key, len(c.Messages))
 	for i := range c.Messages {
-		p.buf = appendMessage(p.buf[:0], &c.Messages[i])
-		e.chat[i] = sha256.Sum256(p.buf)
+		e.chat[i] = p.message(&c.Messages[i])
 	}
 	for i := p.hashes(secChat, e.chat, from.chat); i < len(c.Messages); i++ {
-		if err := p.blob(e.chat[i], func() ([]byte, error) { return encode(&c.Messages[i]) }); err != nil {
+		m := &c.Messages[i]
+		if err := p.blob(e.chat[i], func() ([]byte, error) { return p.store.codec.packJSON(sizeOf(m.Parts), m) }); err != nil {
 			return err
 		}
 	}
 	if len(c.Tools) == 0 {
 		return nil
 	}
-	p.buf = append(p.buf[:0], "tools/1"...)
+	p.one.reset().text("tools/1")
+	size := 0
 	for i := range c.Tools {
 		t := &c.Tools[i]
-		p.buf = appendFields(p.buf, t.Type, t.Name, t.Description, string(t.Parameters), string(t.Raw))
+		for _, s := range []string{t.Type, t.Name, t.Description} {
+			p.one.field(s)
+		}
+		p.one.data(t.Parameters)
+		p.one.data(t.Raw)
+		size += len(t.Description) + len(t.Parameters) + len(t.Raw)
 	}
-	k := key(sha256.Sum256(p.buf))
-	p.section(secTools, k[:])
+	k := p.one.sum()
+	p.sections.bytes(secTools, k[:])
 	return p.blob(k, func() ([]byte, error) {
 		tools := make([]storedTool, len(c.Tools))
 		for i, t := range c.Tools {
 			tools[i] = storedTool{t, t.Raw}
 		}
-		return encode(tools)
+		return p.store.codec.packJSON(size, tools)
 	})
 }
 
@@ -197,96 +221,75 @@ type storedTool struct {
 	Raw  json.RawMessage `json:"raw"`
 }
 
-func (p *packer) envelope(envelope []byte) {
+func (p *packer) envelope(envelope []byte) error {
 	if len(envelope) == 0 {
-		return
+		return nil
 	}
 	var b []byte
 	for i, piece := range split(envelope) {
-		if i%2 == 1 {
-			k := p.raw(piece)
-			b = append(b, k[:]...)
-		} else {
+		if i%2 == 0 {
 			b = append(binary.AppendUvarint(b, uint64(len(piece))), piece...)
+			continue
 		}
+		k := key(sha256.Sum256(piece))
+		if err := p.raw(k, piece); err != nil {
+			return err
+		}
+		b = append(b, k[:]...)
 	}
-	p.section(secEnvelope, b)
+	p.sections.bytes(secEnvelope, b)
+	return nil
 }
 
 // prompt writes the prompt as far as it isn't the base's.
 func (p *packer) prompt(c *Call, e, from *entry) {
 	if c.Prompt != "" {
-		n := 0
-		p.buf = append(p.buf[:0], c.Prompt...)
-		e.prompt, n = sum(from.prompt, p.buf, []byte(c.Raw))
-		p.section(secPrompt, append(binary.AppendUvarint(nil, uint64(n)), c.Prompt[n:]...))
+		s := newSummer(from.prompt)
+		_ = p.sections.pieces.text(s, c.Prompt) // a summer takes all
+		n := s.shared
+		_ = p.sections.pieces.text(s, c.Raw)
+		e.prompt = s.end()
+		p.sections.text(secPrompt, binary.AppendUvarint(nil, uint64(n)), c.Prompt[n:])
 	}
 	if len(c.PromptIDs) > 0 {
-		n := 0
-		p.buf = appendIDBytes(p.buf[:0], c.PromptIDs)
-		e.ids, n = sum(from.ids, p.buf, appendIDBytes(nil, c.SampledIDs))
-		n /= 4
-		p.section(secIDs, appendIDs(binary.AppendUvarint(nil, uint64(n)), c.PromptIDs[n:]))
+		s := newSummer(from.ids)
+		_ = p.sections.pieces.ids(s, c.PromptIDs, true)
+		n := s.shared / 4
+		_ = p.sections.pieces.ids(s, c.SampledIDs, true)
+		e.ids = s.end()
+		p.sections.ids(secIDs, binary.AppendUvarint(nil, uint64(n)), c.PromptIDs[n:])
 	}
 }
 
-// sum returns the sums of a prompt and what was sampled after it, and how
-// much of the prompt is the base's.
-func sum(base sums, prompt, sampled []byte) (sums, int) {
-	s := newSummer(base)
-	s.Write(prompt)
-	shared := s.shared
-	s.Write(sampled)
-	return s.end(), shared
+// message is the key of a form of m that no other message has.
+func (p *packer) message(m *chat.Message) key {
+	p.one.reset().text("message/1")
+	p.one.field(string(m.Role))
+	p.parts(m.Parts)
+	return p.one.sum()
 }
 
-// appendMessage appends a form of m that no other message has.
-func appendMessage(dst []byte, m *chat.Message) []byte {
-	dst = appendFields(append(dst, "message/1"...), string(m.Role))
-	return appendParts(dst, m.Parts)
+func (p *packer) parts(parts []chat.Part) {
+	d := &p.one
+	d.number(len(parts))
+	for i := range parts {
+		t := &parts[i]
+		for _, s := range []string{string(t.Type), t.Text, t.Signature, t.MediaType, t.Data, t.URL, t.ID, t.Name} {
+			d.field(s)
+		}
+		d.data(t.Arguments)
+		d.flag(t.ArgumentsRaw)
+		d.flag(t.IsError)
+		p.parts(t.Content)
+	}
 }
 
-func appendParts(dst []byte, parts []chat.Part) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(parts)))
+// sizeOf is about the size of parts as JSON.
+func sizeOf(parts []chat.Part) int {
+	n := 0
 	for i := range parts {
 		p := &parts[i]
-		dst = appendFields(dst, string(p.Type), p.Text, p.Signature, p.MediaType, p.Data, p.URL, p.ID, p.Name)
-		dst = append(binary.AppendUvarint(dst, uint64(len(p.Arguments))), p.Arguments...)
-		dst = append(dst, flag(p.ArgumentsRaw), flag(p.IsError))
-		dst = appendParts(dst, p.Content)
+		n += len(p.Text) + len(p.Data) + len(p.Arguments) + sizeOf(p.Content)
 	}
-	return dst
-}
-
-func appendFields(dst []byte, fields ...string) []byte {
-	for _, s := range fields {
-		dst = append(binary.AppendUvarint(dst, uint64(len(s))), s...)
-	}
-	return dst
-}
-
-func flag(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// appendIDs appends ids, each as its difference from zero: ids are small.
-func appendIDs(dst []byte, ids []int32) []byte {
-	for _, id := range ids {
-		dst = binary.AppendVarint(dst, int64(id))
-	}
-	return dst
-}
-
-// appendFloats appends the first bytes of all numbers, then all second bytes
-// and so on: those compress, as the numbers themselves don't.
-func appendFloats(dst []byte, f []float64) []byte {
-	for shift := 56; shift >= 0; shift -= 8 {
-		for _, v := range f {
-			dst = append(dst, byte(math.Float64bits(v)>>shift))
-		}
-	}
-	return dst
+	return n
 }

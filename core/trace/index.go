@@ -2,9 +2,9 @@ package trace
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"hash"
 	"sync"
+	"unsafe"
 
 	"github.com/tidwall/gjson"
 )
@@ -135,14 +135,6 @@ func common(a, b []key) int {
 	return n
 }
 
-// appendIDBytes appends ids in the form that sums work on.
-func appendIDBytes(dst []byte, ids []int32) []byte {
-	for _, id := range ids {
-		dst = binary.LittleEndian.AppendUint32(dst, uint32(id))
-	}
-	return dst
-}
-
 // largeMember is from where on a member of a request's envelope is kept once
 // for all calls that have it, as tools and system prompts are.
 const largeMember = 512
@@ -153,7 +145,7 @@ func split(envelope []byte) [][]byte {
 	var out [][]byte
 	done := 0
 	if len(envelope) > largeMember && envelope[0] == '{' {
-		gjson.ParseBytes(envelope).ForEach(func(_, v gjson.Result) bool {
+		gjson.Parse(unsafe.String(&envelope[0], len(envelope))).ForEach(func(_, v gjson.Result) bool {
 			start, end := v.Index, v.Index+len(v.Raw)
 			if len(v.Raw) >= largeMember && start >= done && end <= len(envelope) {
 				out = append(out, envelope[done:start], envelope[start:end])

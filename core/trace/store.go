@@ -41,7 +41,7 @@ type Store struct {
 	codec   *codec
 	index   index
 	stored  recent    // blobs known to be committed
-	scratch sync.Pool // of *[]byte
+	packing sync.Pool // of *packing
 }
 
 // Open opens the store at path and, unless o.ReadOnly, makes it if there is

@@ -8,6 +8,7 @@ package format
 
 import (
 	"context"
+	"strings"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -36,11 +37,12 @@ func Text(segments []Segment) string {
 	for _, s := range segments {
 		n += len(s.Text)
 	}
-	b := make([]byte, 0, n)
+	var b strings.Builder
+	b.Grow(n)
 	for _, s := range segments {
-		b = append(b, s.Text...)
+		b.WriteString(s.Text)
 	}
-	return string(b)
+	return b.String()
 }
 
 // State is where the parser starts, found from the end of the rendered

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
@@ -17,6 +18,7 @@ type renderer struct {
 	stops     []string
 	ids       string // the scheme of call ids
 	templates *template.Template
+	presses   sync.Pool // of *press
 	heads     heads
 }
 
@@ -72,8 +74,13 @@ func (d *declared) Tail(_ context.Context, q *RenderRequest, k int, ended Ended)
 // run renders a conversation, or with k >= 0 what follows the sampled tokens
 // of message k.
 func (r *renderer) run(c *chat.Conversation, k int, ended Ended) (*Rendered, error) {
+	p, err := r.press()
+	if err != nil {
+		return nil, err
+	}
+	defer r.release(p)
 	v := newView(r, c)
-	w := &segmentWriter{message: -1}
+	w := &segmentWriter{press: p, message: -1}
 	out := &Rendered{Stops: r.stops}
 	first := v.leading
 	if k < 0 {
@@ -115,8 +122,26 @@ func (r *renderer) run(c *chat.Conversation, k int, ended Ended) (*Rendered, err
 	return out, nil
 }
 
+// press takes a press for one prompt; release gives it back.
+func (r *renderer) press() (*press, error) {
+	if p, ok := r.presses.Get().(*press); ok {
+		return p, nil
+	}
+	p, err := newPress(r.templates)
+	if err != nil {
+		return nil, fmt.Errorf("format %s: %w", r.name, err)
+	}
+	return p, nil
+}
+
+func (r *renderer) release(p *press) {
+	clear(p.long)
+	p.long = p.long[:0]
+	r.presses.Put(p)
+}
+
 func (r *renderer) execute(w *segmentWriter, piece string, data any) error {
-	if err := r.templates.ExecuteTemplate(w, piece, data); err != nil {
+	if err := w.press.templates.ExecuteTemplate(w, piece, data); err != nil {
 		return fmt.Errorf("format %s: render %s: %w", r.name, piece, err)
 	}
 	return nil
@@ -126,7 +151,7 @@ func (r *renderer) execute(w *segmentWriter, piece string, data any) error {
 // that the history closes with another marker than the model samples isn't
 // stable.
 func (v *view) closeTurn(w *segmentWriter, k int, ended Ended) (unstable string, err error) {
-	stop := &segmentWriter{message: k}
+	stop := &segmentWriter{press: w.press, message: k}
 	if err := v.r.execute(stop, pieceStop, v.assistant(k)); err != nil {
 		return "", err
 	}
@@ -340,10 +365,11 @@ func (v *view) writeResults(w *segmentWriter, i int) error {
 	if len(results) == 0 {
 		results = []messageView{{view: v, Text: joinText(all[i].Parts, "\n")}}
 	}
-	index := 0
-	for j := i - 1; j >= 0 && all[j].Role == chat.ToolRole; j-- {
-		index++
+	if i == 0 || all[i-1].Role != chat.ToolRole {
+		v.run = 0
 	}
+	index := v.run
+	v.run++
 	for n, m := range results {
 		m.First = n == 0 && (i == 0 || all[i-1].Role != chat.ToolRole)
 		m.Last = n == len(results)-1 && (i+1 == len(all) || all[i+1].Role != chat.ToolRole)
@@ -361,14 +387,17 @@ func (v *view) resultName(p chat.Part, i int) string {
 	if p.Name != "" {
 		return p.Name
 	}
-	for ; i >= 0; i-- {
-		for _, c := range v.c.Messages[i].Parts {
-			if c.Type == chat.ToolCall && c.ID == p.ID {
-				return c.Name
+	if v.names == nil {
+		v.names = map[string]string{}
+	}
+	for ; v.named <= i; v.named++ {
+		for _, c := range v.c.Messages[v.named].Parts {
+			if c.Type == chat.ToolCall {
+				v.names[c.ID] = c.Name
 			}
 		}
 	}
-	return ""
+	return v.names[p.ID]
 }
 
 // ResultText is the text of a tool's result as prompts have it. Templates have no place for is_error, so an

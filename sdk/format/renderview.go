@@ -31,7 +31,10 @@ type view struct {
 	query   int               // index of the last real message of a user, -1: none
 	ids     map[string]string // native ids by the client's, of formats that have them
 	tools   []toolView
-	read    bool // tools are there
+	read    bool              // tools are there
+	run     int               // messages of results in a row before the one that is written
+	names   map[string]string // of called tools by the calls' ids,
+	named   int               // in so many messages
 }
 
 // toolView is a tool as templates see it.

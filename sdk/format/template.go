@@ -3,6 +3,7 @@ package format
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 	"text/template/parse"
@@ -12,28 +13,90 @@ import (
 // before all messages.
 type sourced string
 
-// literal is text that an action prints as markup.
-type literal string
+// literal is text that an action prints as markup; marked is data with its mark.
+type (
+	literal string
+	marked  string
+)
 
 // The first byte of what an action prints says that it is data. A template's
 // own text has no such bytes.
 const (
 	dataMark    = "\x00"
 	sourcedMark = "\x01"
+	longMark    = "\x02"
 )
+
+// press is the templates of a renderer, at work for one prompt at a time.
+type press struct {
+	templates *template.Template
+	long      []string
+}
+
+// long is data of so many bytes that it is handed to the writer by its place in
+// a list: what a template prints is copied several times.
+type long struct {
+	mark  string
+	place int
+}
+
+// longData is from how many bytes on data is long.
+const longData = 512
+
+func (l long) String() string { return longMark + l.mark + strconv.Itoa(l.place) }
+
+// newPress makes a press of parsed templates.
+func newPress(parsed *template.Template) (*press, error) {
+	templates, err := parsed.Clone()
+	if err != nil {
+		return nil, err
+	}
+	p := &press{}
+	p.templates = templates.Funcs(template.FuncMap{"data": p.data})
+	return p, nil
+}
+
+// data marks what an action prints.
+func (p *press) data(v any) any {
+	mark, text := dataMark, ""
+	switch v := v.(type) {
+	case literal, marked, long:
+		return v
+	case sourced:
+		mark, text = sourcedMark, string(v)
+	case string:
+		text = v
+	default:
+		text = fmt.Sprint(v)
+	}
+	if len(text) < longData {
+		return marked(mark + text)
+	}
+	p.long = append(p.long, text)
+	return long{mark, len(p.long) - 1}
+}
+
+// read is the mark and the text of what was printed.
+func (p *press) read(b []byte) (mark, text string) {
+	if len(b) == 0 {
+		return "", ""
+	}
+	switch mark = string(b[:1]); mark {
+	case dataMark, sourcedMark:
+		return mark, string(b[1:])
+	case longMark:
+		place, err := strconv.Atoi(string(b[2:]))
+		if err == nil && place < len(p.long) {
+			return string(b[1:2]), p.long[place]
+		}
+	}
+	return "", string(b)
+}
 
 // templateFuncs are the functions of templates, besides those of the standard
 // library.
 var templateFuncs = template.FuncMap{
-	"data": func(v any) any {
-		switch v := v.(type) {
-		case literal:
-			return v
-		case sourced:
-			return sourcedMark + string(v)
-		}
-		return dataMark + fmt.Sprint(v)
-	},
+	"data":       (*press)(nil).data, // each press has its own
 	"markup":     func(s string) literal { return literal(s) },
 	"trim":       trimAny,
 	"trimLeft":   func(cut, s string) string { return strings.TrimLeft(s, cut) },
@@ -69,8 +132,11 @@ var templateFuncs = template.FuncMap{
 
 // trimAny keeps the source of what it trims.
 func trimAny(v any) any {
-	if s, ok := v.(sourced); ok {
-		return sourced(strings.TrimSpace(string(s)))
+	switch v := v.(type) {
+	case sourced:
+		return sourced(strings.TrimSpace(string(v)))
+	case string:
+		return strings.TrimSpace(v)
 	}
 	return strings.TrimSpace(fmt.Sprint(v))
 }
@@ -120,21 +186,22 @@ func markData(n parse.Node) {
 // segmentWriter gathers what a template writes. Each action and each piece of
 // the template's own text is one Write.
 type segmentWriter struct {
+	press    *press
 	segments []Segment
 	message  int
 }
 
 func (w *segmentWriter) Write(b []byte) (int, error) {
-	switch {
-	case len(b) > 0 && b[0] == dataMark[0]:
-		w.add(string(b[1:]), Data)
-	case len(b) > 0 && b[0] == sourcedMark[0]:
+	switch mark, text := w.press.read(b); mark {
+	case dataMark:
+		w.add(text, Data)
+	case sourcedMark:
 		before := w.message
 		w.message = 0
-		w.add(string(b[1:]), Data)
+		w.add(text, Data)
 		w.message = before
 	default:
-		w.add(string(b), Markup)
+		w.add(text, Markup)
 	}
 	return len(b), nil
 }

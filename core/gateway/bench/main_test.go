@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"syscall"
 	"testing"
@@ -24,7 +25,8 @@ import (
 )
 
 // roleVar says what a run of this program is; roleTo is where its backend is.
-// profilesVar is a folder that every role leaves a CPU profile in.
+// profilesVar is a folder in which every role leaves profiles of its CPU and of
+// what it allocated.
 const (
 	roleVar     = "PENSTOCK_BENCH_ROLE"
 	roleTo      = "PENSTOCK_BENCH_BACKEND"
@@ -39,6 +41,7 @@ var roles = map[string]func(backend string) (ready, error){
 	"translate":  serveTranslate,
 	"own-format": serveOwnFormat,
 	"upstream":   serveUpstreamFormat,
+	"script":     serveScript,
 }
 
 // ready is what a role says on standard output once it serves.
@@ -85,7 +88,15 @@ func profile() (stop func(), err error) {
 	if err != nil {
 		return func() {}, err
 	}
-	return func() { pprof.StopCPUProfile(); f.Close() }, nil
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+		runtime.GC() // what was allocated is counted at the next collection
+		if f, err := os.Create(filepath.Join(dir, os.Getenv(roleVar)+".allocs.pprof")); err == nil {
+			_ = pprof.Lookup("allocs").WriteTo(f, 0)
+			f.Close()
+		}
+	}, nil
 }
 
 // serve serves on a loopback port.

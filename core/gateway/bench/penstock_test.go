@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/penstock-dev/penstock/core/gateway"
+	"github.com/penstock-dev/penstock/core/redact"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/core/upstream/openai"
 	"github.com/penstock-dev/penstock/sdk/format"
@@ -29,22 +30,13 @@ func serveUpstreamFormat(backend string) (r ready, err error) {
 	}
 	return openPenstock(ctx, &gateway.Model{
 		Entry: "policy", Name: "mock", FormatName: "upstream", Upstream: up, Capture: gateway.CaptureText,
-	})
+	}, nil)
 }
 
 // serveOwnFormat is the gateway with a format of its own, before an engine's
 // Completions: here it renders the prompt and parses the reply too.
 func serveOwnFormat(backend string) (r ready, err error) {
-	name := filepath.Join("..", "..", "..", "plugins", "formats", "qwen3_coder.yaml")
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return r, err
-	}
-	spec, err := format.ParseSpec(name, data)
-	if err != nil {
-		return r, err
-	}
-	f, err := format.New(spec)
+	f, err := ownFormat()
 	if err != nil {
 		return r, err
 	}
@@ -55,10 +47,23 @@ func serveOwnFormat(backend string) (r ready, err error) {
 	}
 	return openPenstock(ctx, &gateway.Model{
 		Entry: "policy", Name: "mock", Format: f, FormatName: "qwen3_coder", Upstream: up, Capture: gateway.CaptureText,
-	})
+	}, nil)
 }
 
-func openPenstock(ctx context.Context, m *gateway.Model) (r ready, err error) {
+func ownFormat() (format.Format, error) {
+	name := filepath.Join("..", "..", "..", "plugins", "formats", "qwen3_coder.yaml")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := format.ParseSpec(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return format.New(spec)
+}
+
+func openPenstock(ctx context.Context, m *gateway.Model, secrets *redact.Redactor) (r ready, err error) {
 	dir, err := os.MkdirTemp("", "trace-*")
 	if err != nil {
 		return r, err
@@ -67,7 +72,7 @@ func openPenstock(ctx context.Context, m *gateway.Model) (r ready, err error) {
 	if err != nil {
 		return r, err
 	}
-	g, err := gateway.New(gateway.Options{Calls: st})
+	g, err := gateway.New(gateway.Options{Calls: redact.Calls(st, secrets)})
 	if err != nil {
 		return r, err
 	}

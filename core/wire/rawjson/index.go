@@ -1,5 +1,7 @@
 package rawjson
 
+import "bytes"
+
 // document is a text and where its values end. The index is what lets nested
 // values be read without scanning the same bytes once a level.
 type document struct {
@@ -114,7 +116,8 @@ func nestedEnd(b []byte, i int) int {
 
 // stringEnd is the index after the string that starts at b[i].
 func stringEnd(b []byte, i int) int {
-	for j := i + 1; j < len(b); j++ {
+	j := i + 1
+	for near := min(len(b), i+shortString); j < near; j++ {
 		switch b[j] {
 		case '"':
 			return j + 1
@@ -122,7 +125,27 @@ func stringEnd(b []byte, i int) int {
 			j++
 		}
 	}
+	for start := j; start < len(b); {
+		n := bytes.IndexByte(b[start:], '"')
+		if n < 0 {
+			break
+		}
+		start += n + 1
+		if !escaped(b[j : start-1]) {
+			return start
+		}
+	}
 	return len(b)
+}
+
+// escaped reports whether what follows text, which begins no escape's second
+// half, is escaped by the backslashes at its end.
+func escaped(text []byte) bool {
+	n := len(text)
+	for n > 0 && text[n-1] == '\\' {
+		n--
+	}
+	return (len(text)-n)%2 == 1
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }

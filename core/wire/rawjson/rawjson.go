@@ -14,6 +14,7 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -217,7 +218,10 @@ func (v Value) Text() string {
 		return string(b[1 : len(b)-1])
 	}
 	text, _ := jsontext.AppendUnquote(make([]byte, 0, len(b)), b)
-	return string(text)
+	if len(text) < len(b)/4*3 {
+		return string(text) // and lets the rest go
+	}
+	return unsafe.String(unsafe.SliceData(text), len(text)) // nobody else has it
 }
 
 // Str is the text of a string; another kind is an error.

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -119,4 +120,25 @@ func FuzzFields(f *testing.F) {
 			require.Equal(t, text, v.Text())
 		}
 	})
+}
+
+func BenchmarkParse(b *testing.B) {
+	words := strings.Repeat(`The quick \"brown\" fox jumps over the lazy dog, and on.\n`, 50)
+	item := `{"role":"user","content":[{"type":"text","text":"` + words + `"},{"type":"tool_use","id":"a","input":{"path":"/a/b"}}]}`
+	for name, n := range map[string]int{"120KB": 40, "20MB": 6700} {
+		body := []byte("[" + strings.Repeat(item+",", n-1) + item + "]")
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				v, err := Parse(body, 100)
+				require.NoError(b, err)
+				for _, item := range v.Items() {
+					for _, part := range item.Get("content").Items() {
+						part.Get("text").Text()
+					}
+				}
+			}
+		})
+	}
 }
