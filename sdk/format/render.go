@@ -110,13 +110,16 @@ func (r *renderer) run(c *chat.Conversation, k int, ended Ended) (*Rendered, err
 	if err := r.execute(w, pieceGenerate, v); err != nil {
 		return nil, err
 	}
-	open := r.spec.OpenReasoning
-	out.State.ReasoningOpen = open != "" && strings.HasSuffix(Text(w.segments[from:]), open)
+	out.State.ReasoningOpen = r.opens(w.segments[from:])
 	if k >= 0 && ended == EndedStop && r.spec.Stop == "" {
 		out.Unstable = w.cutStop(r.stops)
 	}
 	if k >= 0 && out.Unstable == "" {
-		out.Unstable = v.unstable(k, out.State.ReasoningOpen)
+		unstable, err := v.unstable(k)
+		if err != nil {
+			return nil, err
+		}
+		out.Unstable = unstable
 	}
 	out.Segments = w.segments
 	return out, nil
@@ -193,9 +196,9 @@ func (r *renderer) keeps(i, query int) bool {
 
 // unstable says why what was sampled for message k isn't what is rendered now:
 // reasoning that was in the prompt, or in what was sampled, is dropped.
-func (v *view) unstable(k int, opened bool) string {
+func (v *view) unstable(k int) (string, error) {
 	if v.r.spec.MovesWithQuery && v.query > k {
-		return "template_moved"
+		return "template_moved", nil
 	}
 	before := lastQuery(v.c.Messages[:k])
 	for i := before + 1; i <= k; i++ {
@@ -203,11 +206,32 @@ func (v *view) unstable(k int, opened bool) string {
 		if m.Role != chat.Assistant || v.r.keeps(i, v.query) == v.r.keeps(i, before) && (i != k || v.r.spec.Keep != "none") {
 			continue
 		}
+		opened, err := v.openedAt(i)
+		if err != nil {
+			return "", err
+		}
 		if opened || joinReasoning(m.Parts) != "" {
-			return "reasoning_dropped"
+			return "reasoning_dropped", nil
 		}
 	}
-	return ""
+	return "", nil
+}
+
+// openedAt reports whether the prompt that message i was sampled from had
+// opened reasoning.
+func (v *view) openedAt(i int) (bool, error) {
+	w := &segmentWriter{}
+	v.standAt(i)
+	if err := v.r.execute(w, pieceGenerate, v); err != nil {
+		return false, err
+	}
+	return v.r.opens(w.segments), nil
+}
+
+// opens reports whether a prompt that ends so has opened reasoning.
+func (r *renderer) opens(end []Segment) bool {
+	open := r.spec.OpenReasoning
+	return open != "" && strings.HasSuffix(Text(end), open)
 }
 
 // Tools are the tools on offer, read when a template first asks for them.

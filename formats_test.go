@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	coreformat "github.com/penstock-dev/penstock/core/format"
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/format"
+)
+
+// modelTemplates are templates of core/jinja/testdata/models, and the formats
+// of these models.
+var modelTemplates = map[string]string{
+	"qwen3-0.6b": "hermes", "qwen3-coder-30b": "qwen3_coder", "granite4-latest": "granite4", "deepseek-v3.1-latest": "deepseek_v31",
+	"qwen2.5-0.5b": "qwen2p5", "granite3.3-2b": "granite", "phi4-mini-3.8b": "phi4mini", "rnj-1-latest": "hermes",
+}
+
+func modelTemplate(t *testing.T, name string) *coreformat.Template {
+	t.Helper()
+	file, err := coreformat.ReadTemplate(filepath.Join("core", "jinja", "testdata", "models", name+".jinja"))
+	require.NoError(t, err)
+	eos := map[string]string{"granite4-latest": "<|end_of_text|>", "deepseek-v3.1-latest": "<｜end▁of▁sentence｜>", "rnj-1-latest": "<|eot_id|>"}[name]
+	file.Special = map[string]string{"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": eos}
+	return file
+}
+
+func shippedFormat(t *testing.T, name string) format.Format {
+	t.Helper()
+	for _, c := range component.Registered() {
+		if c.Kind == component.Format && c.Name == name {
+			f, err := c.Open(t.Context(), nil)
+			require.NoError(t, err)
+			return f.(format.Format)
+		}
+	}
+	require.Fail(t, "no format "+name)
+	return nil
+}
+
+// TestTemplatesNameTheirFormat: auto picks the right format by real templates.
+func TestTemplatesNameTheirFormat(t *testing.T) {
+	for name, want := range modelTemplates {
+		got, err := coreformat.Detect(modelTemplate(t, name).Tools)
+		require.NoError(t, err, name)
+		assert.Equal(t, want, got, name)
+	}
+}
+
+// TestFormatsRenderAsTemplates: a format's prompts, and its tails, are those of
+// a model's own template, run by our Jinja.
+func TestFormatsRenderAsTemplates(t *testing.T) {
+	files, err := filepath.Glob("plugins/formats/testdata/golden/chats/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, name := range []string{"qwen3-0.6b", "granite4-latest"} {
+		ours := shippedFormat(t, modelTemplates[name])
+		theirs, err := coreformat.OpenTemplate(t.Context(), ours, modelTemplates[name], modelTemplate(t, name))
+		require.NoError(t, err, name)
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			var c chat.Conversation
+			require.NoError(t, json.Unmarshal(data, &c))
+			what := name + " " + strings.TrimSuffix(filepath.Base(file), ".json")
+			r := &format.RenderRequest{Chat: &c}
+			want, err := theirs.Render(t.Context(), r)
+			require.NoError(t, err, what)
+			got, err := ours.Render(t.Context(), r)
+			require.NoError(t, err, what)
+			assert.Equal(t, format.Text(want.Segments), format.Text(got.Segments), what)
+			assert.Equal(t, want.State, got.State, what)
+			for k, m := range c.Messages {
+				if m.Role != chat.Assistant {
+					continue
+				}
+				want, err := theirs.Tail(t.Context(), r, k, format.EndedStop)
+				require.NoError(t, err, what)
+				got, err := ours.Tail(t.Context(), r, k, format.EndedStop)
+				require.NoError(t, err, what)
+				if want.Unstable == "" && got.Unstable == "" {
+					assert.Equal(t, format.Text(want.Segments), format.Text(got.Segments), "%s, message %d", what, k)
+				}
+			}
+		}
+	}
+}
