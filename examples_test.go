@@ -23,6 +23,7 @@ func TestEveryExampleRuns(t *testing.T) {
 		"hook-wasm":      {"list": 1, "clean": 1},
 		"format-wasm":    {"add": 1, "many": 1},
 	}
+	codes := map[string]int{"team": 3} // it waits for people
 	folders, err := filepath.Glob("examples/*/pipeline.yaml")
 	require.NoError(t, err)
 	for _, file := range folders {
@@ -33,7 +34,7 @@ func TestEveryExampleRuns(t *testing.T) {
 			require.Contains(t, string(readme), "penstock run "+file)
 			out := filepath.Join(t.TempDir(), "run")
 			text, code := penstock(t, ".", "run", file, "--plain", "--out", out)
-			require.Zero(t, code, text)
+			require.Equal(t, codes[name], code, text)
 			want, known := rewards[name]
 			if !known {
 				return // it says nothing of rewards

@@ -78,6 +78,9 @@ func (c *check) loop(n *yaml.Node, s *Stage, sc *scope) bool {
 		s.Loop.Until = c.expression(e, inner, reader{s.ID, "until"}, boolType)
 	}
 	c.elseOf(v, s)
+	if !f.boolean(v, "allow_same_family") {
+		c.families(list, s)
+	}
 	for i, b := range s.Loop.Stages {
 		if b.Kind == component.Converter {
 			f.errorf(f.at(f.get(list.Content[i], "uses")), "loop", "move it behind the loop", "a converter is written once, at the end of the run, and can't be in a loop")
@@ -108,6 +111,31 @@ func (c *check) foreseen(n *yaml.Node, id string) *Type {
 		}
 	}
 	return c.stageType(s, "stage '"+id+"' has not run in the first pass")
+}
+
+// families refuses a reviewer, which is a stage that gives findings, whose
+// model is of the family whose work it looks at: models pass over the mistakes
+// that they would make themselves.
+func (c *check) families(list *yaml.Node, loop *Stage) {
+	f := c.f
+	for i, r := range loop.Loop.Stages {
+		model := c.p.Models[r.Model]
+		if model == nil || r.Writes() == nil || c.typeOf(r.Writes()).field("findings") == nil {
+			continue
+		}
+		at := f.at(f.get(list.Content[i], "model"))
+		for _, s := range loop.Loop.Stages {
+			by := c.p.Models[s.Model]
+			switch {
+			case by == nil || s == r:
+			case model.Family == "" || by.Family == "":
+				f.warnf(at, "family", "give both models a 'family'", "whether '%s' reviews the work of its own family can't be told: model '%s' or '%s' has no family", r.ID, model.Name, by.Name)
+			case model.Family == by.Family:
+				f.errorf(at, "family", "use a model of another family, or set 'allow_same_family: true' in the loop",
+					"'%s' reviews the work of '%s' with a model of the same family, %s", r.ID, s.ID, model.Family)
+			}
+		}
+	}
 }
 
 func (c *check) elseOf(loop *yaml.Node, s *Stage) {

@@ -257,6 +257,7 @@ func stageTable(hooks *shape) *shape {
 			field{name: "stages", shape: body, required: true},
 			field{name: "until", shape: expression("ends the loop when true"), required: true},
 			field{name: "max", shape: integer(1, "passes through the body"), required: true},
+			field{name: "allow_same_family", shape: boolean("whether a stage that gives findings may use a model of the family whose work it looks at (default no)")},
 			field{name: "else", shape: text("fail, continue, park or a later stage, when max passes didn't do (default fail)")},
 		), feature: "loop"},
 		field{name: "model", shape: text("an entry of models")},
