@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/chat"
 )
 
 // loadReply is what the models of testdata/load always say.
@@ -124,22 +125,56 @@ func (d *dialect) converse(c *http.Client, s *server, o opened, model string, ov
 	return nil
 }
 
+// front is a server under load: its pipeline, the models that its sessions ask,
+// and what it needs of the environment.
+type front struct {
+	name, pipeline string
+	models         []string
+	env            []string
+}
+
+// fronts are one whose models penstock renders and parses itself, and one before
+// servers that do, of both dialects. script is what the models say.
+func fronts(t *testing.T, model string) []front {
+	t.Helper()
+	script := filepath.Join("testdata", "load", model+".yaml")
+	anthropic, _ := standInWith(t, script, "anthropic")
+	openai, _ := standInWith(t, script, "openai")
+	return []front{
+		{"a format of ours", filepath.Join("testdata", "load", "pipeline.yaml"), []string{model}, nil},
+		{"format upstream", filepath.Join("testdata", "load", "upstreams.yaml"), []string{"claude", "gpt"},
+			[]string{"LOAD_ANTHROPIC=" + anthropic, "LOAD_OPENAI=" + openai}},
+	}
+}
+
+// asker is how the i-th session asks: each model is asked in each dialect.
+func (f *front) asker(i int) (*dialect, string) {
+	return &loadDialects[i%len(loadDialects)], f.models[i/len(loadDialects)%len(f.models)]
+}
+
 // TestLoad has many sessions stream at once from the built binary: no call
 // fails, the binary's memory stays bounded, and when the sessions are gone so
-// are their goroutines and their memory.
+// are their goroutines and their memory. It does so with models that penstock
+// renders itself, and with those of servers that do (format: upstream), whose
+// replies are passed on or translated.
 func TestLoad(t *testing.T) {
-	sessions, long := 100, 6*time.Second
+	sessions, long := 100, 4*time.Second
 	if soak() {
 		sessions, long = 1000, time.Minute
 	}
-	pipeline := filepath.Join("testdata", "load", "pipeline.yaml")
-	idle := serve(t, pipeline)
-	idle.round(t, 1, 0)
+	for _, f := range fronts(t, "paced") {
+		t.Run(f.name, func(t *testing.T) { f.load(t, sessions, long) })
+	}
+}
+
+func (f *front) load(t *testing.T, sessions int, long time.Duration) {
+	idle := serve(t, f.pipeline, f.env...)
+	idle.round(t, f, 4, 0)
 	before := idle.goroutines(t)
 
-	s := serve(t, pipeline)
-	first := s.round(t, sessions, long)
-	second := s.round(t, sessions, long)
+	s := serve(t, f.pipeline, f.env...)
+	first := s.round(t, f, sessions, long)
+	second := s.round(t, f, sessions, long)
 	_, most := s.memory(t)
 	after := s.goroutines(t)
 	t.Logf("load average %s; %d sessions for %s, twice: %d and %d calls; resident memory %.0f MiB and %.0f MiB after each, %.0f MiB at most; %d goroutines before, %d after",
@@ -157,8 +192,11 @@ func TestLoad(t *testing.T) {
 		require.NoError(t, err)
 		for _, c := range calls {
 			stored++
-			if c.Status != trace.CallOK || !c.Delivered || c.Raw == "" {
-				t.Errorf("call %s: %s, delivered %v, raw %q", c.ID, c.Status, c.Delivered, c.Raw)
+			if c.Status != trace.CallOK || !c.Delivered || c.Served == nil || chat.PlainText(c.Served.Parts) != loadReply {
+				t.Errorf("call %s: %s, delivered %v, served %+v", c.ID, c.Status, c.Delivered, c.Served)
+			}
+			if passed := c.Engine == c.Dialect || c.Engine == "openai" && c.Dialect == "openaichat"; passed != (c.RawReply != nil) {
+				t.Errorf("call %s of %s in dialect %s: %d bytes as they came", c.ID, c.Engine, c.Dialect, len(c.RawReply))
 			}
 		}
 	}
@@ -173,10 +211,14 @@ type round struct {
 
 // round opens sessions, has each stream one call after the other for some
 // time, at least one, and closes them.
-func (s *server) round(t *testing.T, sessions int, long time.Duration) (r round) {
+func (s *server) round(t *testing.T, f *front, sessions int, long time.Duration) (r round) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: sessions, MaxIdleConnsPerHost: sessions}}
-	open := s.open(t, "paced", sessions)
+	open := make([]opened, sessions)
+	for i := range open {
+		_, model := f.asker(i)
+		open[i] = s.open(t, model, 1)[0]
+	}
 	end := time.Now().Add(long)
 	var calls atomic.Int64
 	var all sync.WaitGroup
@@ -190,8 +232,8 @@ func (s *server) round(t *testing.T, sessions int, long time.Duration) (r round)
 				defer func() { begun = true }()
 				return begun && time.Now().After(end)
 			}
-			d := &loadDialects[i%len(loadDialects)]
-			if err := d.converse(client, s, o, "paced", over, func(string) { calls.Add(1) }); err != nil {
+			d, model := f.asker(i)
+			if err := d.converse(client, s, o, model, over, func(string) { calls.Add(1) }); err != nil {
 				failed <- err
 			}
 		})
@@ -230,8 +272,9 @@ func TestKillUnderLoad(t *testing.T) {
 	t.Logf("seed %d; PENSTOCK_SEED=%d repeats its moments", seed, seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	whole := 0
+	list := fronts(t, "quick")
 	for i := range kills {
-		whole += killOnce(t, time.Duration(5+random.IntN(250))*time.Millisecond)
+		whole += killOnce(t, &list[i%len(list)], time.Duration(5+random.IntN(250))*time.Millisecond)
 		require.False(t, t.Failed(), "kill %d of seed %d", i, seed)
 	}
 	t.Logf("%d kills, %d replies had come whole", kills, whole)
@@ -240,19 +283,20 @@ func TestKillUnderLoad(t *testing.T) {
 
 // killOnce kills a server after some load; it returns how many replies had
 // come whole.
-func killOnce(t *testing.T, after time.Duration) int {
-	s := serve(t, filepath.Join("testdata", "load", "pipeline.yaml"), "PENSTOCK_LOG_LEVEL=error")
+func killOnce(t *testing.T, f *front, after time.Duration) int {
+	s := serve(t, f.pipeline, append(f.env, "PENSTOCK_LOG_LEVEL=error")...)
 	const sessions = 8
 	var mu sync.Mutex
 	var whole []string
 	var all sync.WaitGroup
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: sessions, MaxIdleConnsPerHost: sessions}}
 	defer client.CloseIdleConnections()
-	for i, o := range s.open(t, "quick", sessions) {
+	for i := range sessions {
+		d, model := f.asker(i)
+		o := s.open(t, model, 1)[0]
 		all.Go(func() {
-			d := &loadDialects[i%len(loadDialects)]
 			// It ends with an error: the server dies.
-			_ = d.converse(client, s, o, "quick", func() bool { return false }, func(id string) {
+			_ = d.converse(client, s, o, model, func() bool { return false }, func(id string) {
 				mu.Lock()
 				whole = append(whole, id)
 				mu.Unlock()
@@ -271,7 +315,9 @@ func killOnce(t *testing.T, after time.Duration) int {
 		c, err := st.Call(t.Context(), id)
 		if assert.NoError(t, err, "call %s is lost", id) {
 			assert.Equal(t, trace.CallOK, c.Status, id)
-			assert.True(t, strings.HasPrefix(c.Raw, loadReply), id)
+			if c.Format != "upstream" {
+				assert.True(t, strings.HasPrefix(c.Raw, loadReply), id)
+			}
 			assert.Equal(t, loadReply, c.Served.Parts[0].Text, id)
 			assert.Len(t, c.Logprobs, len(c.SampledIDs), id)
 		}

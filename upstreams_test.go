@@ -23,8 +23,15 @@ import (
 // a folder of its own, and returns its URL and the path of its log.
 func standIn(t *testing.T, kind string, args ...string) (url, log string) {
 	t.Helper()
+	return standInWith(t, filepath.Join("testdata", "upstreams", "model.yaml"), kind, args...)
+}
+
+func standInWith(t *testing.T, script, kind string, args ...string) (url, log string) {
+	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "upstreams"))))
+	text, err := os.ReadFile(script)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), text, 0o600))
 	cmd := exec.Command(built, append([]string{"dev", "engine", "--kind", kind, "--script", "model.yaml"}, args...)...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	stdout, err := cmd.StdoutPipe()
@@ -83,6 +90,8 @@ func TestEngineIDs(t *testing.T) {
 		"sglang, our format, exact":       {kind: "sglang", format: "hermes", capture: "exact", more: []string{"tokenizer: bytes"}},
 		"sglang, our format, reported":    {kind: "sglang", format: "hermes", capture: "reported"},
 		"sglang, its own format reported": {kind: "sglang", format: "upstream", capture: "reported"},
+		"lmdeploy, our format, exact":     {kind: "lmdeploy", format: "hermes", capture: "exact", more: []string{"tokenizer: bytes"}},
+		"lmdeploy, our format, reported":  {kind: "lmdeploy", format: "hermes", capture: "reported"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, log := standIn(t, c.kind)
@@ -105,8 +114,35 @@ func TestEngineIDs(t *testing.T) {
 			}
 			file, err := os.ReadFile(filepath.Join(out, "run.json"))
 			require.NoError(t, err)
-			assert.Equal(t, c.kind+" at "+url+", version 0.0.0+stand-in", gjson.GetBytes(file, "engines.policy").String())
+			version := ", version 0.0.0+stand-in"
+			if c.kind == "lmdeploy" {
+				version = "" // it doesn't tell
+			}
+			assert.Equal(t, c.kind+" at "+url+version, gjson.GetBytes(file, "engines.policy").String())
 		})
+	}
+}
+
+// TestEngineTexts runs agents against each kind of engine without ids, in a format
+// of ours and in the engine's own: the rows have the conversation, and say that
+// there is no more.
+func TestEngineTexts(t *testing.T) {
+	for _, kind := range []string{"vllm", "sglang", "lmdeploy", "openai"} {
+		url, _ := standIn(t, kind)
+		for _, format := range []string{"hermes", "upstream"} {
+			t.Run(kind+", "+format, func(t *testing.T) {
+				out := runWith(t, pipelineWith(t, "upstream: { kind: "+kind+", url: "+url+" }", "model: stand-in", "format: "+format))
+				rows := readLines[map[string]any](t, filepath.Join(out, "rows.jsonl"))
+				require.Len(t, rows, 2)
+				for _, r := range rows {
+					assert.Equal(t, kind, r["engine"])
+					assert.Nil(t, r["input_ids"])
+					require.Len(t, r["messages"], 4, "question, call, result, answer")
+					call := r["messages"].([]any)[1].(map[string]any)["parts"].([]any)
+					assert.Equal(t, "tool_call", call[len(call)-1].(map[string]any)["type"])
+				}
+			})
+		}
 	}
 }
 
@@ -134,9 +170,9 @@ func TestFormatByTemplate(t *testing.T) {
 	qwen, err := os.ReadFile(filepath.Join("core", "jinja", "testdata", "models", "qwen2.5-0.5b.jinja"))
 	require.NoError(t, err)
 	for text, want := range map[string]string{
-		"{{ messages }}":                                                   "chat.jinja is of no format that is known",
-		string(qwen) + "\n{% if x %}":                                      "doesn't compile",
-		string(qwen) + "{{ raise_exception('not today') }}":                "not today",
+		"{{ messages }}":                                                 "chat.jinja is of no format that is known",
+		string(qwen) + "\n{% if x %}":                                    "doesn't compile",
+		string(qwen) + "{{ raise_exception('not today') }}":              "not today",
 		strings.ReplaceAll(string(qwen), `"arguments": '`, `"parms": '`): "which that format doesn't read",
 	} {
 		require.NoError(t, os.WriteFile(template, []byte(text), 0o600))
