@@ -21,6 +21,20 @@ import (
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
 
+// Programs and proxies write the loopback's names with and without the port.
+func TestLoopbackNamesAreOurs(t *testing.T) {
+	b := start(t, says("hi", 10))
+	s := b.session(t)
+	port := strings.TrimPrefix(b.URL(), "http://127.0.0.1:")
+	for _, name := range []string{"localhost", "127.0.0.1", "[::1]", "LocalHost"} {
+		for _, host := range []string{name, name + ":" + port} {
+			r := request(t, s, ask("hello", false))
+			r.Host = host
+			assert.Equal(t, 200, do(t, r).status, host)
+		}
+	}
+}
+
 // isAnthropicError checks the one shape that errors have (seed 10a case 5).
 func isAnthropicError(t *testing.T, a answer, status int, kind string) {
 	t.Helper()
@@ -59,7 +73,11 @@ func TestA15NoWebPageSpendsTheKey(t *testing.T) {
 		{"https origin of the same name", "Origin", "https://127.0.0.1:" + port},
 		{"another port", "Origin", "http://127.0.0.1:1"},
 		{"suffix", "Origin", "http://127.0.0.1:" + port + ".evil.example"},
+		{"origin without a port", "Origin", "http://localhost"},
 		{"host", "Host", "evil.example"},
+		{"host that begins like ours", "Host", "localhost.evil.example"},
+		{"an address that isn't loopback", "Host", "10.0.0.1"},
+		{"another loopback address", "Host", "127.0.0.2:" + port},
 		{"host with our port", "Host", "evil.example:" + port},
 		{"host with another port", "Host", "127.0.0.1:1"},
 		{"fetch metadata", "Sec-Fetch-Site", "cross-site"},

@@ -52,7 +52,7 @@ func (g *Gateway) serveControl(in *inbound) {
 		in.fail(wire.Errorf(wire.Unauthorized, "this route needs the operator's token"))
 		return
 	}
-	if foreignOrigin(in.r, g.hosts) {
+	if foreignOrigin(in.r, g.origins) {
 		in.fail(wire.Errorf(wire.Forbidden, "requests of other origins are refused"))
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -139,7 +140,8 @@ type Gateway struct {
 	server   *http.Server
 	served   chan struct{} // closed when the server has ended
 	operator [sha256.Size]byte
-	hosts    map[string]bool
+	hosts    map[string]bool // by which Host headers may call it
+	origins  map[string]bool // of its own pages
 	watch    *point.Watch
 	closing  atomic.Bool
 	stored   atomic.Int64  // bytes of records
@@ -177,7 +179,7 @@ func New(o Options) (*Gateway, error) {
 		g.operator = sha256.Sum256([]byte(o.OperatorToken))
 		g.o.OperatorToken = ""
 	}
-	g.hosts = hostTable(o.Addr, g.addr)
+	g.hosts, g.origins = ownNames(o.Addr, g.addr)
 	g.server = &http.Server{
 		Handler:           g,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -254,15 +256,23 @@ func listen(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// hostTable lists the Host headers that name this gateway.
-func hostTable(given string, addr *net.TCPAddr) map[string]bool {
+// ownNames lists the hosts by which this gateway is called: its own address and
+// the names of the loopback, in origins with its port, in Host headers also
+// without one.
+func ownNames(given string, addr *net.TCPAddr) (hosts, origins map[string]bool) {
 	port := fmt.Sprint(addr.Port)
-	hosts := map[string]bool{addr.String(): true}
-	for _, h := range []string{"127.0.0.1", "localhost", "::1"} {
-		hosts[net.JoinHostPort(h, port)] = true
-	}
+	hosts, origins = map[string]bool{}, map[string]bool{}
+	names := []string{addr.IP.String(), "127.0.0.1", "localhost", "::1"}
 	if host, _, err := net.SplitHostPort(given); err == nil {
-		hosts[net.JoinHostPort(host, port)] = true
+		names = append(names, host)
 	}
-	return hosts
+	for _, name := range names {
+		at := net.JoinHostPort(name, port)
+		bare := strings.TrimSuffix(at, ":"+port)
+		hosts[at], hosts[bare], origins[at] = true, true, true
+		if port == "80" { // which browsers leave out
+			origins[bare] = true
+		}
+	}
+	return hosts, origins
 }

@@ -37,7 +37,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		in.status(http.StatusOK, `{"status":"ok"}`)
 	case in.path == "/readyz":
 		g.readyz(in)
-	case r.Method == http.MethodOptions && foreignOrigin(r, g.hosts):
+	case r.Method == http.MethodOptions && foreignOrigin(r, g.origins):
 		in.fail(wire.Errorf(wire.Forbidden, "requests of other origins are refused"))
 	case isControl(in.r):
 		g.serveControl(in)
@@ -101,7 +101,7 @@ func (g *Gateway) authorize(in *inbound) (*Session, *wire.Error) {
 	if s == nil {
 		return nil, wire.Errorf(wire.Unauthorized, "no open session has this key")
 	}
-	if foreignOrigin(in.r, g.hosts) {
+	if foreignOrigin(in.r, g.origins) {
 		return nil, wire.Errorf(wire.Forbidden, "requests of other origins are refused")
 	}
 	return s, nil
@@ -140,7 +140,7 @@ func (g *Gateway) foreign(in *inbound, what string) *wire.Error {
 }
 
 // foreignOrigin says that a web page of another origin is behind a request.
-func foreignOrigin(r *http.Request, hosts map[string]bool) bool {
+func foreignOrigin(r *http.Request, own map[string]bool) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
 	default:
@@ -148,7 +148,7 @@ func foreignOrigin(r *http.Request, hosts map[string]bool) bool {
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		host, ok := strings.CutPrefix(strings.ToLower(origin), "http://")
-		if !ok || !hosts[host] {
+		if !ok || !own[host] {
 			return true
 		}
 	}
