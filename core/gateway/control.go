@@ -164,7 +164,7 @@ func (g *Gateway) controlOpen(in *inbound, id string) *wire.Error {
 	if id != "" {
 		return wire.Errorf(wire.NotFound, "no route %s %s", in.r.Method, printable(in.path))
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(in.w, in.r.Body, 1<<20))
+	body, err := io.ReadAll(http.MaxBytesReader(in.w, in.sent, 1<<20))
 	if err != nil {
 		return wire.Errorf(wire.TooLarge, "%v", err)
 	}

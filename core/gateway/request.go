@@ -101,26 +101,37 @@ func (c *call) read() ([]byte, *wire.Error) {
 	}
 	// A writer without deadlines is a test's recorder, which never blocks.
 	_ = c.out.control.SetReadDeadline(time.Now().Add(bodyTimeout))
-	body := make([]byte, 0, max(r.ContentLength+1, 512))
-	from := http.MaxBytesReader(c.in.w, r.Body, limit)
+	from := http.MaxBytesReader(c.in.w, c.in.sent, limit)
+	// A body of a known length is one piece; another grows by pieces, so that it
+	// is copied once.
+	var pieces [][]byte
+	piece := make([]byte, 0, max(r.ContentLength+1, 512))
 	for {
-		n, err := from.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
+		n, err := from.Read(piece[len(piece):cap(piece)])
+		piece = piece[:len(piece)+n]
 		var large *http.MaxBytesError
 		switch {
 		case err == io.EOF:
 			// A deadline left behind would look like a client that went away.
 			_ = c.out.control.SetReadDeadline(time.Time{})
-			return body, nil
+			return joined(pieces, piece), nil
 		case errors.As(err, &large):
 			return nil, wire.Errorf(wire.TooLarge, "the request is more than the limit of %d bytes", limit)
 		case err != nil:
-			return body, wire.Errorf(wire.Invalid, "the request could not be read: %v", err)
+			return joined(pieces, piece), wire.Errorf(wire.Invalid, "the request could not be read: %v", err)
 		}
-		if len(body) == cap(body) {
-			body = slices.Grow(body, len(body))
+		if len(piece) == cap(piece) {
+			pieces = append(pieces, piece)
+			piece = make([]byte, 0, min(2*cap(piece), 1<<20))
 		}
 	}
+}
+
+func joined(pieces [][]byte, last []byte) []byte {
+	if len(pieces) == 0 {
+		return last
+	}
+	return slices.Concat(append(pieces, last)...)
 }
 
 // headersToKeep are the headers that a record has: none that may hold a

@@ -23,7 +23,8 @@ type inbound struct {
 	tokens  []string // all that may be a session's token, best first
 	dialect *Dialect // in which errors are answered
 	target  Target
-	own     bool // the path is one of the dialect's own
+	own     bool      // the path is one of the dialect's own
+	sent    *incoming // the body
 }
 
 // ServeHTTP implements http.Handler.
@@ -54,11 +55,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		in.fail(wire.Errorf(wire.NotFound, "no route %s %s", r.Method, printable(in.path)))
 	}
+	in.linger()
 }
 
 // inbound reads the route and the credentials of a request.
 func (g *Gateway) inbound(w http.ResponseWriter, r *http.Request) *inbound {
-	in := &inbound{w: w, r: r, id: requestID()}
+	in := &inbound{w: w, r: r, id: requestID(), sent: &incoming{ReadCloser: r.Body}}
 	in.path, in.tokens = credentials(r)
 	in.target, in.dialect = g.route(in.path)
 	if in.own = in.dialect != nil; !in.own {
