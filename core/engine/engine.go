@@ -248,7 +248,10 @@ func (e *Engine) Run(ctx context.Context) (*run.Totals, error) {
 		before = e.File.Totals.Seconds
 	}
 	e.Events.Emit(run.Event{Type: run.RunStarted, Count: len(e.Pipeline.Tasks) * e.Pipeline.Samples, Path: e.Folder.Dir})
-	err := e.rollouts(ctx)
+	err := e.tellAgain(ctx)
+	if err == nil {
+		err = e.rollouts(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,11 +3,14 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
+	"github.com/penstock-dev/penstock/core/notify"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/chat"
 )
 
 // place is where in a loop a rollout is.
@@ -78,5 +81,69 @@ func (r *rollout) park(ctx context.Context, p *trace.Park, res *trace.StageResul
 		Type: run.RolloutParked, Rollout: r.state.ID, Stage: p.Stage, Attempt: res.Attempt, Status: trace.Parked, Park: p.ID,
 		Reason: p.Reason, Message: p.Message, Count: p.Pass,
 	})
+	return r.tell(ctx, p)
+}
+
+// parkMessage is what people are sent of a park.
+type parkMessage struct {
+	Park    string          `json:"park"`
+	Run     string          `json:"run"`
+	Rollout string          `json:"rollout"`
+	Task    string          `json:"task"`
+	Phase   string          `json:"phase"` // the stage that the rollout was in
+	Pass    int             `json:"pass,omitempty"`
+	Max     int             `json:"max,omitempty"`
+	Reason  string          `json:"reason"`
+	Message string          `json:"message"`
+	Output  json.RawMessage `json:"output,omitempty"` // of the phase, with its findings or questions
+	Cost    *float64        `json:"cost"`
+	Basis   string          `json:"cost_basis,omitempty"`
+	Command string          `json:"command"` // that answers it
+}
+
+// tell sends word of a park that is stored, and notes that it did. What can't
+// be told now is told when the run is resumed: the park itself is not lost.
+func (e *Engine) tell(ctx context.Context, p *trace.Park) error {
+	if len(e.Pipeline.Notify) == 0 || p.Notified {
+		return nil
+	}
+	line, err := chat.Marshal(parkMessage{
+		Park: p.ID, Run: e.Folder.ID, Rollout: p.Rollout, Task: p.Task, Phase: p.Stage, Pass: p.Pass, Max: p.Max, Reason: p.Reason,
+		Message: p.Message, Output: p.Output, Cost: p.Cost, Basis: p.CostBasis,
+		Command: fmt.Sprintf("penstock park answer %s %s", e.Folder.Dir, p.ID),
+	})
+	if err != nil {
+		return fmt.Errorf("write the message of park %s: %w", p.ID, err)
+	}
+	for _, to := range e.Pipeline.Notify {
+		err := notify.Send(ctx, notify.Target{Command: to.Command, Webhook: to.Webhook, File: to.File}, notify.Message{ID: p.ID, JSON: line})
+		if err != nil {
+			e.Events.Emit(run.Event{
+				Type: run.Warned, Rollout: p.Rollout, Stage: p.Stage, Park: p.ID, Message: e.Redact.String(err.Error()) + "; it is told again when the run is resumed",
+			})
+			return nil
+		}
+	}
+	p.Notified = true
+	return e.Store.PutPark(context.WithoutCancel(ctx), p, nil, nil)
+}
+
+// tellAgain sends word of the parks that nobody was told of.
+func (e *Engine) tellAgain(ctx context.Context) error {
+	if len(e.Pipeline.Notify) == 0 {
+		return nil
+	}
+	parks, err := e.Store.Parks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range parks {
+		if p.Status != trace.ParkWaiting {
+			continue
+		}
+		if err := e.tell(ctx, p); err != nil {
+			return err
+		}
+	}
 	return nil
 }

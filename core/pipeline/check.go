@@ -45,6 +45,7 @@ func (f *File) Check(cat Catalog) (*Pipeline, error) {
 	c.stages()
 	c.workspace()
 	c.concurrency()
+	c.notify()
 	c.unused()
 	errs, warnings := f.found.tidy(f.path).split()
 	if len(errs) > 0 {
@@ -351,6 +352,37 @@ func (c *check) concurrency() {
 	}
 	if v := c.f.integer(n, "judge"); v > 0 {
 		c.p.Concurrency.Judge = v
+	}
+}
+
+func (c *check) notify() {
+	f := c.f
+	list := f.get(f.root, "notify")
+	if list == nil {
+		return
+	}
+	for _, n := range list.Content {
+		if f.bad[n] {
+			continue
+		}
+		to := Notify{Command: f.texts(n, "command"), Webhook: f.text(n, "webhook"), File: f.text(n, "file")}
+		given := 0
+		for _, is := range []bool{len(to.Command) > 0, to.Webhook != "", to.File != ""} {
+			if is {
+				given++
+			}
+		}
+		if given != 1 {
+			f.errorf(f.at(n), "notify", "notify: [{file: parks.jsonl}]", "each entry has exactly one of command, webhook and file")
+			continue
+		}
+		if len(to.Command) > 0 && strings.Contains(to.Command[0], "/") {
+			to.Command[0] = f.abs(to.Command[0])
+		}
+		if to.File != "" {
+			to.File = f.abs(to.File)
+		}
+		c.p.Notify = append(c.p.Notify, to)
 	}
 }
 

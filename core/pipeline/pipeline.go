@@ -32,6 +32,7 @@ type Pipeline struct {
 	Reward      *Expr    // nil when no stage judges: then the reward is null
 	Workspace   Workspace
 	Concurrency Concurrency
+	Notify      []Notify
 	Warnings    Diagnostics
 	// Plugins are the registered names that this pipeline uses, such as
 	// "judger/answer", sorted.
@@ -190,6 +191,13 @@ type Budget struct {
 type Concurrency struct {
 	Rollouts int // rollouts in flight
 	Judge    int // judge calls in flight
+}
+
+// Notify is who is told of a park: exactly one of its fields is set.
+type Notify struct {
+	Command []string
+	Webhook string
+	File    string // absolute
 }
 
 // Workspace is where the stages of a rollout work.

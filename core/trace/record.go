@@ -217,9 +217,9 @@ type Rollout struct {
 	Loops map[string]LoopGrant `json:"loops,omitempty"`
 	// Abandoned says that a person gave a parked rollout up: it is cancelled
 	// for good.
-	Abandoned bool `json:"abandoned,omitempty"`
-	Started    time.Time          `json:"started,omitzero"`
-	Ended      time.Time          `json:"ended,omitzero"`
+	Abandoned bool      `json:"abandoned,omitempty"`
+	Started   time.Time `json:"started,omitzero"`
+	Ended     time.Time `json:"ended,omitzero"`
 }
 
 // LoopGrant is what a person granted a loop that was parked: More passes on
