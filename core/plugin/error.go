@@ -46,6 +46,18 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// overIn and overOut say that a request or a reply is over a limit, and where
+// that is set.
+func overIn(key, method string, size int, limit int64) error {
+	return &Error{Plugin: key, Method: method, Reason: TooLarge,
+		Message: fmt.Sprintf("a request of %d bytes is over the limit of %d; raise limits: {in: ...} of the plugin", size, limit)}
+}
+
+func overOut(key, method string, size int, limit int64) error {
+	return &Error{Plugin: key, Method: method, Reason: TooLarge,
+		Message: fmt.Sprintf("a reply of %d bytes is over the limit of %d; raise limits: {out: ...} of the plugin", size, limit)}
+}
+
 // Unwrap gives a *component.Error, the component's own where it failed, and
 // the cause.
 func (e *Error) Unwrap() []error {

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -17,13 +19,14 @@ import (
 	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/hook"
 	"github.com/penstock-dev/penstock/sdk/judger"
+	"github.com/penstock-dev/penstock/sdk/proto"
 	"github.com/penstock-dev/penstock/sdk/schema"
 )
 
 const (
 	// maxInline is the size in bytes over which a document is handed over as a
 	// file: params are then {"document": PATH}.
-	maxInline = 8 << 20
+	maxInline = proto.MaxInline
 	maxReply  = 64 << 20
 	// methodNotFound is JSON-RPC's code for a method that isn't there.
 	methodNotFound = -32601
@@ -112,11 +115,13 @@ func (p *execProgram) askOf(ctx context.Context, run *talk, name, method string,
 		return nil, p.fail(name, Cancelled, err)
 	case err != nil:
 		return nil, p.fail(name, Failed, err)
+	case answer.bad != nil:
+		return nil, answer.bad.of(p.key, name)
 	case answer.Error != nil:
 		return nil, answer.Error.of(p.key, name)
 	}
 	if limit := p.limits.Out; limit > 0 && int64(len(answer.Result)) > limit {
-		return nil, p.fail(name, TooLarge, fmt.Errorf("a reply of %d bytes is over the limit of %d", len(answer.Result), limit))
+		return nil, overOut(p.key, name, len(answer.Result), limit)
 	}
 	return answer.Result, nil
 }
@@ -169,7 +174,7 @@ func (i *execInstance) ready(ctx context.Context) (*talk, error) {
 func (i *execInstance) call(ctx context.Context, method string, in []byte) ([]byte, error) {
 	p := i.program
 	if limit := p.limits.In; limit > 0 && int64(len(in)) > limit {
-		return nil, p.fail(method, TooLarge, fmt.Errorf("a request of %d bytes is over the limit of %d", len(in), limit))
+		return nil, overIn(p.key, method, len(in), limit)
 	}
 	if err := p.slot(ctx, method); err != nil {
 		return nil, err
@@ -210,17 +215,12 @@ func (i *execInstance) params(in []byte) (json.RawMessage, func(), error) {
 		}
 		return append(head, rest...), func() {}, nil
 	}
-	f, err := os.CreateTemp("", "penstock-document-*.json")
+	file, err := document("", in)
 	if err != nil {
 		return nil, nil, err
 	}
-	remove := func() { _ = os.Remove(f.Name()) }
-	_, err = f.Write(in)
-	if err = errors.Join(err, f.Close()); err != nil {
-		remove()
-		return nil, nil, err
-	}
-	path, err := json.Marshal(f.Name())
+	remove := func() { _ = os.Remove(file) }
+	path, err := json.Marshal(file)
 	if err != nil {
 		remove()
 		return nil, nil, err
@@ -294,6 +294,17 @@ type rpcAnswer struct {
 	ID     int64           `json:"id"`
 	Result json.RawMessage `json:"result"`
 	Error  *rpcError       `json:"error"`
+	bad    *badAnswer
+}
+
+// badAnswer is an answer that can't be read.
+type badAnswer struct {
+	reason  Reason
+	message string
+}
+
+func (b *badAnswer) of(key, method string) error {
+	return &Error{Plugin: key, Method: method, Reason: b.reason, Message: b.message}
 }
 
 var errTalkOver = errors.New("the program is gone")
@@ -344,19 +355,46 @@ func (t *talk) read() {
 		if len(line) == 0 {
 			continue
 		}
-		if line[0] != '{' || json.Unmarshal(line, &answer) != nil || answer.Result == nil && answer.Error == nil {
-			t.log.Info(string(line[:min(len(line), maxLine)]))
-			continue
+		err := errors.New("it is no object")
+		if line[0] == '{' {
+			err = json.Unmarshal(line, &answer)
 		}
-		t.mu.Lock()
-		wait := t.waiting[answer.ID]
-		delete(t.waiting, answer.ID)
-		t.mu.Unlock()
-		if wait != nil {
-			wait <- &answer // it has room for one
+		switch {
+		case err == nil && (answer.Result != nil || answer.Error != nil && answer.ID != 0):
+			t.tell(answer.ID, &answer)
+		case err == nil && answer.Error != nil: // it could not read the request
+			t.tellAll(&answer)
+		case bytes.Contains(line, []byte(`"jsonrpc"`)):
+			t.tellAll(&rpcAnswer{bad: &badAnswer{BadReply, fmt.Sprintf("its answer can't be read (%v): %s", err, line[:min(len(line), 200)])}})
+		default:
+			t.log.Info(string(line[:min(len(line), maxLine)]))
 		}
 	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		t.tellAll(&rpcAnswer{bad: &badAnswer{TooLarge, fmt.Sprintf("a line of its output is over the limit of %d bytes", maxReply)}})
+	}
 	t.group.kill() // it closed its output, or wrote a line that is too long
+}
+
+// tell hands an answer to the one who waits for it.
+func (t *talk) tell(id int64, answer *rpcAnswer) {
+	t.mu.Lock()
+	wait := t.waiting[id]
+	delete(t.waiting, id)
+	t.mu.Unlock()
+	if wait != nil {
+		wait <- answer // it has room for one
+	}
+}
+
+// tellAll hands an answer that says not whose it is to all who wait.
+func (t *talk) tellAll(answer *rpcAnswer) {
+	t.mu.Lock()
+	ids := slices.Collect(maps.Keys(t.waiting))
+	t.mu.Unlock()
+	for _, id := range ids {
+		t.tell(id, answer)
+	}
 }
 
 func (t *talk) ask(ctx context.Context, method string, params json.RawMessage) (*rpcAnswer, error) {

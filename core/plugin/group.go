@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	goplugin "github.com/hashicorp/go-plugin"
 )
 
 // group runs a program in a process group of its own and ends the group as a
@@ -21,6 +23,7 @@ type group struct {
 	argv, env []string
 	input     bool     // whether stdin is a pipe; else it is empty
 	shim      []string // argv that starts the shim, which then starts the program; empty for none
+	folder    string   // of its socket, made by go-plugin
 	lines     *lineLog // its standard error
 	head      head     // the first bytes of its standard output
 
@@ -49,6 +52,11 @@ func (g *group) prepare(handshake []string) error {
 	}
 	g.cmd = exec.Command(argv[0], argv[1:]...)
 	g.cmd.Env = append(slices.Clone(g.env), handshake...)
+	for _, v := range handshake {
+		if dir, ok := strings.CutPrefix(v, goplugin.EnvUnixSocketDir+"="); ok {
+			g.folder = dir
+		}
+	}
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return nil
 }

@@ -26,12 +26,15 @@ type guest struct {
 	wasm      *wasm
 	module    api.Module
 	functions map[string]api.Function
+	number    int64    // of the instance, from 1, for logs
+	calls     int64    // that it had
 	lines     *lineLog // its standard output and error
 }
 
 // instantiate makes an instance and runs its start function.
 func (w *wasm) instantiate(ctx context.Context) (*guest, error) {
-	g := &guest{wasm: w, functions: map[string]api.Function{}, lines: newLineLog(w.log)}
+	g := &guest{wasm: w, functions: map[string]api.Function{}, number: w.instances.Add(1)}
+	g.lines = newLineLog(w.log.With("instance", g.number))
 	g.lines.rate, g.lines.told = logsPerSecond, true
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions(exportInitialize).
 		WithStdout(g.lines).WithStderr(g.lines)
@@ -42,7 +45,7 @@ func (w *wasm) instantiate(ctx context.Context) (*guest, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), initTimeout)
 	defer cancel()
-	ctx = context.WithValue(ctx, invocationKey{}, &invocation{in: doc.NewReader(nil), logged: w.logged})
+	ctx = context.WithValue(ctx, invocationKey{}, g.invocation(nil, 0))
 	var err error
 	if g.module, err = w.runtime.InstantiateModule(ctx, w.compiled, config); err != nil {
 		return nil, g.failure("start", err)
@@ -55,6 +58,11 @@ func (w *wasm) instantiate(ctx context.Context) (*guest, error) {
 	return g, nil
 }
 
+// invocation is what the imports act on in a call.
+func (g *guest) invocation(in []byte, limit int64) *invocation {
+	return &invocation{in: doc.NewReader(in), limit: limit, logged: g.wasm.logged, instance: g.number, call: g.calls}
+}
+
 func (g *guest) close() { _ = g.module.Close(context.Background()) }
 
 // run calls an export. What ends a guest is its plugin's limit of time, never
@@ -65,10 +73,10 @@ func (g *guest) run(ctx context.Context, method string, in []byte) ([]byte, erro
 		return nil, &Error{Plugin: g.wasm.key, Method: method, Reason: Failed, Message: "the module doesn't export " + method}
 	}
 	if int64(len(in)) > g.wasm.limits.In {
-		return nil, &Error{Plugin: g.wasm.key, Method: method, Reason: TooLarge,
-			Message: fmt.Sprintf("a request of %d bytes is over the limit of %d", len(in), g.wasm.limits.In)}
+		return nil, overIn(g.wasm.key, method, len(in), g.wasm.limits.In)
 	}
-	i := &invocation{in: doc.NewReader(in), limit: g.wasm.limits.Out, logged: g.wasm.logged}
+	g.calls++
+	i := g.invocation(in, g.wasm.limits.Out)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.wasm.limits.Timeout)
 	defer cancel()
 	var stack [1]uint64

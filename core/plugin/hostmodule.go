@@ -19,6 +19,8 @@ type invocation struct {
 	err    []byte
 	limit  int64 // of out
 	logged *lineLog
+	// The instance and its call, for what it logs.
+	instance, call int64
 
 	// A guest whose buffer was too small asks again for the same field.
 	path  string
@@ -145,7 +147,8 @@ func errorWrite(ctx context.Context, m api.Module, stack []uint64) {
 // logWrite(level, ptr, n) logs a line at a level of slog: -4, 0, 4 or 8.
 func logWrite(ctx context.Context, m api.Module, stack []uint64) {
 	p := view(m, stack[1], stack[2], "log")
-	invoked(ctx).logged.at(slog.Level(int32(stack[0])), p[:min(len(p), maxLine)])
+	i := invoked(ctx)
+	i.logged.at(slog.Level(int32(stack[0])), p[:min(len(p), maxLine)], slog.Int64("instance", i.instance), slog.Int64("call", i.call))
 }
 
 // now() is the time in milliseconds since 1970.

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	maxLine  = 64 << 10 // longer lines are cut
-	maxTail  = 4 << 10
-	maxCause = 1500 // bytes of it in an error
+	maxLine   = 64 << 10 // longer lines are cut
+	maxLogged = 1 << 20  // bytes in a second, where lines are bounded
+	maxTail   = 4 << 10
+	maxCause  = 1500 // bytes of it in an error
 )
 
 // lineLog makes log entries of what a plugin writes. A line that slog's JSON
@@ -26,7 +27,8 @@ type lineLog struct {
 	// told says that who reads the panic tells of it, so that its first line
 	// is for debugging as well.
 	told bool
-	// lines allowed in a second; 0 means any number
+	// lines allowed in a second; 0 means any number. Of bytes it is then
+	// maxLogged.
 	rate int
 
 	mu      sync.Mutex
@@ -36,6 +38,7 @@ type lineLog struct {
 	panics  bool
 	second  time.Time
 	count   int
+	bytes   int
 	dropped int
 }
 
@@ -120,7 +123,7 @@ func (l *lineLog) note(line []byte) slog.Level {
 
 func (l *lineLog) emit(line []byte) {
 	level := l.note(line)
-	if len(bytes.TrimSpace(line)) == 0 || !l.allow() {
+	if len(bytes.TrimSpace(line)) == 0 || !l.allow(len(line)) {
 		return
 	}
 	if line[0] == '{' && gjson.ValidBytes(line) {
@@ -131,21 +134,22 @@ func (l *lineLog) emit(line []byte) {
 	l.log.Log(context.Background(), level, string(line))
 }
 
-// at logs one line at a level, unless the line itself says its level.
-func (l *lineLog) at(level slog.Level, line []byte) {
+// at logs one line at a level, unless the line itself says its level, with
+// more attributes.
+func (l *lineLog) at(level slog.Level, line []byte, more ...slog.Attr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.allow() {
+	if !l.allow(len(line)) {
 		return
 	}
-	if len(line) > 0 && line[0] == '{' && gjson.ValidBytes(line) && l.reemit(gjson.ParseBytes(line)) {
+	if len(line) > 0 && line[0] == '{' && gjson.ValidBytes(line) && l.reemit(gjson.ParseBytes(line), more...) {
 		return
 	}
-	l.log.Log(context.Background(), level, string(line))
+	l.log.LogAttrs(context.Background(), level, string(line), more...)
 }
 
 // reemit logs a line of slog's JSON handler anew.
-func (l *lineLog) reemit(entry gjson.Result) bool {
+func (l *lineLog) reemit(entry gjson.Result, more ...slog.Attr) bool {
 	text := entry.Get(slog.MessageKey)
 	var level slog.Level
 	if text.Type != gjson.String || level.UnmarshalText([]byte(entry.Get(slog.LevelKey).Str)) != nil {
@@ -160,12 +164,13 @@ func (l *lineLog) reemit(entry gjson.Result) bool {
 		}
 		return true
 	})
-	l.log.LogAttrs(context.Background(), level, text.Str, attrs...)
+	l.log.LogAttrs(context.Background(), level, text.Str, append(attrs, more...)...)
 	return true
 }
 
-// allow bounds the lines in a second and says afterwards how many were lost.
-func (l *lineLog) allow() bool {
+// allow bounds the lines in a second, and their bytes, and says afterwards how
+// many lines were lost.
+func (l *lineLog) allow(size int) bool {
 	if l.rate == 0 {
 		return true
 	}
@@ -174,11 +179,13 @@ func (l *lineLog) allow() bool {
 		if l.dropped > 0 {
 			l.log.Warn("plugin logged too much, lines were left out", "lines", l.dropped)
 		}
-		l.second, l.count, l.dropped = now, 0, 0
+		l.second, l.count, l.bytes, l.dropped = now, 0, 0, 0
 	}
-	if l.count++; l.count > l.rate {
+	if l.count == l.rate || l.bytes+size > maxLogged {
 		l.dropped++
 		return false
 	}
+	l.count++
+	l.bytes += size
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"sync/atomic"
 
@@ -75,6 +76,8 @@ func (p *process) explain(ctx context.Context, run *running, method string, err 
 	switch status.Code(err) {
 	case codes.Unavailable:
 		return p.lost(run, method)
+	case codes.Canceled: // not by the caller
+		return p.fail(method, Unavailable, errClosed)
 	case codes.DeadlineExceeded: // the deadline that went along with the call
 		return p.fail(method, Timeout, fmt.Errorf("the call took too long: %w", context.DeadlineExceeded))
 	case codes.ResourceExhausted:
@@ -140,8 +143,8 @@ func (i *processInstance) ready(ctx context.Context) (*running, error) {
 // returns must be called at the call's end.
 func (i *processInstance) begin(ctx context.Context, method string, size int) (context.Context, func(), error) {
 	p := i.process
-	if limit := p.limits.In; size > proto.MaxMessage-1024 || limit > 0 && int64(size) > limit {
-		return nil, nil, &Error{Plugin: p.key, Method: method, Reason: TooLarge, Message: fmt.Sprintf("a request of %d bytes is over the plugin's limit", size)}
+	if limit := p.limits.In; limit > 0 && int64(size) > limit {
+		return nil, nil, overIn(p.key, method, size, limit)
 	}
 	if err := p.slot(ctx, method); err != nil {
 		return nil, nil, err
@@ -163,7 +166,18 @@ func (i *processInstance) call(ctx context.Context, method string, in []byte) ([
 	if err != nil {
 		return nil, err
 	}
-	reply, err := run.call(i.kind)(ctx, &proto.CallRequest{Handle: i.handle, Method: method, Input: in})
+	request := &proto.CallRequest{Handle: i.handle, Method: method, Input: in}
+	if len(in) > proto.MaxInline && run.files {
+		path, err := run.document(in)
+		if err != nil {
+			return nil, i.process.fail(method, Failed, err)
+		}
+		defer os.Remove(path)
+		request.Input, request.InputFile = nil, path
+	} else if len(in) > proto.MaxMessage-1024 {
+		return nil, overIn(i.process.key, method, len(in), proto.MaxMessage)
+	}
+	reply, err := run.call(i.kind)(ctx, request)
 	if err != nil {
 		return nil, i.process.explain(ctx, run, method, err)
 	}
@@ -171,7 +185,7 @@ func (i *processInstance) call(ctx context.Context, method string, in []byte) ([
 		return nil, err
 	}
 	if limit := i.process.limits.Out; limit > 0 && int64(len(reply.Output)) > limit {
-		return nil, &Error{Plugin: i.process.key, Method: method, Reason: TooLarge, Message: fmt.Sprintf("a reply of %d bytes is over the plugin's limit", len(reply.Output))}
+		return nil, overOut(i.process.key, method, len(reply.Output), limit)
 	}
 	return reply.Output, nil
 }

@@ -87,6 +87,7 @@ func TestAProgramThatIsNoPluginIsExplained(t *testing.T) {
 		"text before the handshake": {script(t, "echo hello there\nsleep 60"), `it printed "hello there" before the handshake`},
 		"text and then end":         {script(t, "echo hello there"), `it printed "hello there" before the handshake`},
 		"crash at start":            {script(t, "echo no config >&2\nexit 7"), "it ended before the handshake (exit status 7): its main must be serve.Main(); it wrote: no config"},
+		"another protocol":          {script(t, "echo '1|1|unix|/nowhere|netrpc'\nsleep 60"), "it speaks netrpc, and penstock speaks gRPC alone: its main must be serve.Main()"},
 		"wrong version":             {script(t, "echo '1|9|unix|/nowhere|grpc'\nsleep 60"), "it speaks plugin protocol 9, this penstock speaks 1"},
 		"wrong processor":           {wrongCPU, "can't run on linux/"},
 		"no program":                {noProgram, "it is no program of this system"},
@@ -127,6 +128,7 @@ func TestAStartThatHangsIsEnded(t *testing.T) {
 }
 
 func TestAPluginKilledInACallGivesARetryableErrorAndComesBack(t *testing.T) {
+	temp := shortTemp(t)
 	_, _, j := wildProcess(t)
 	first, grandchild := pids(t, j)
 	done := make(chan error, 1)
@@ -140,6 +142,9 @@ func TestAPluginKilledInACallGivesARetryableErrorAndComesBack(t *testing.T) {
 	require.ErrorAs(t, e, &c)
 	assert.True(t, c.Retryable)
 	gone(t, promised(time.Second), grandchild)
+	sockets, err := filepath.Glob(filepath.Join(temp, "*", "*", "*"))
+	require.NoError(t, err)
+	assert.Empty(t, sockets, "it left no socket behind")
 	second, _ := pids(t, j)
 	assert.NotEqual(t, first, second)
 }
@@ -173,7 +178,7 @@ func TestAPanicInOneCallLeavesTheProcessAlone(t *testing.T) {
 func TestAPluginThatDiesAgainAndAgainIsLeftAlone(t *testing.T) {
 	_, _, j := wildProcess(t)
 	for range maxDeaths {
-		_, err := ask(j, "exit")
+		_, err := ask(j, "crash")
 		fails(t, err, Unavailable)
 	}
 	begin := time.Now()
@@ -181,6 +186,7 @@ func TestAPluginThatDiesAgainAndAgainIsLeftAlone(t *testing.T) {
 	e := fails(t, err, Unavailable)
 	assert.False(t, e.Retryable)
 	assert.Contains(t, e.Error(), "it died 5 times within a minute")
+	assert.Contains(t, e.Error(), "; it wrote: panic: the lion is loose")
 	assert.Less(t, time.Since(begin), startTimeout)
 }
 
@@ -251,11 +257,7 @@ func TestAHostThatIsKilledLeavesNoPlugin(t *testing.T) {
 	_ = host.Wait()
 	left, err := os.ReadDir(temp)
 	require.NoError(t, err)
-	for _, e := range left {
-		inner, err := os.ReadDir(filepath.Join(temp, e.Name()))
-		require.NoError(t, err)
-		assert.Empty(t, inner, "a socket is left behind")
-	}
+	assert.Empty(t, left, "a socket is left behind")
 }
 
 // beHost is the host that is killed: it starts a plugin with a grandchild,
@@ -290,6 +292,7 @@ func TestAPluginSeesAnAllowedEnvironment(t *testing.T) {
 	assert.Contains(t, lines, "NAMED=passed on")
 	assert.Contains(t, lines, "GIVEN=value")
 	assert.Contains(t, lines, "PATH="+os.Getenv("PATH"))
+	assert.NotContains(t, v.Explanation, "PLUGIN_CLIENT_CERT", "the socket is this user's alone, so that TLS would only cost time")
 }
 
 func TestWhatAPluginWritesIsLogged(t *testing.T) {
@@ -344,7 +347,51 @@ func TestMessagesOfManyMegabytesPass(t *testing.T) {
 	v, err := j.Judge(t.Context(), judgeRequest(`{"input":{"act":"flood"},"task":{"text":"`+big+`"}}`))
 	require.NoError(t, err)
 	assert.Len(t, v.Explanation, 6<<20)
-	_, err = j.(remoteJudger).instance.call(t.Context(), judger.MethodJudge, make([]byte, proto.MaxMessage))
+}
+
+// TestALargeRolloutGoesByFile: over 8 MiB, whatever the size of a message is.
+// The file is nobody else's, lasts for the call, and goes with the program.
+func TestALargeRolloutGoesByFile(t *testing.T) {
+	temp := shortTemp(t)
+	r, _, j := wildProcess(t)
+	sent := func() []string {
+		found, err := filepath.Glob(filepath.Join(temp, "penstock-*", "*", "penstock-document-*"))
+		require.NoError(t, err)
+		return found
+	}
+	large := strings.Repeat("x", proto.MaxMessage) // the document is over the size of a message
+	v, err := j.Judge(t.Context(), judgeRequest(`{"input":{"act":"flood"},"task":{"text":"`+large+`"}}`))
+	require.NoError(t, err)
+	assert.Len(t, v.Explanation, 6<<20)
+	assert.Empty(t, sent())
+
+	done := make(chan error, 1)
+	go func() {
+		_, err := j.Judge(context.Background(), judgeRequest(`{"input":{"act":"loop"},"task":{"text":"`+large[:proto.MaxInline]+`"}}`))
+		done <- err
+	}()
+	require.Eventually(t, func() bool { return len(sent()) == 1 }, 30*time.Second, 10*time.Millisecond)
+	info, err := os.Stat(sent()[0])
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.NoError(t, r.Close(context.Background()))
+	fails(t, <-done, Unavailable)
+	left, err := os.ReadDir(temp)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// TestAPluginWithoutFilesIsSentMessages: one that was built before documents
+// could be files is told of the size instead.
+func TestAPluginWithoutFilesIsSentMessages(t *testing.T) {
+	_, _, j := wildProcess(t)
+	in := j.(remoteJudger).instance.(*processInstance)
+	run, err := in.ready(t.Context())
+	require.NoError(t, err)
+	run.files = false
+	_, err = in.call(t.Context(), judger.MethodJudge, []byte(`{"task":"`+strings.Repeat("x", proto.MaxInline)+`"}`))
+	require.NoError(t, err)
+	_, err = in.call(t.Context(), judger.MethodJudge, make([]byte, proto.MaxMessage))
 	fails(t, err, TooLarge)
 }
 

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,6 +43,7 @@ type running struct {
 	conn   grpc.ClientConnInterface
 	watch  context.CancelFunc
 	lost   chan struct{} // closed when the program is gone
+	files  bool          // it reads large documents from files
 
 	opening sync.Mutex
 	handles sync.Map // handle -> true
@@ -115,9 +117,11 @@ func (r *running) connect(ctx context.Context) error {
 	watching, cancel := context.WithCancel(context.Background())
 	r.watch = cancel
 	stream, err := r.plugin.Watch(watching, &proto.WatchRequest{})
+	var first *proto.WatchEvent
 	if err == nil {
-		_, err = stream.Recv()
+		first, err = stream.Recv()
 	}
+	r.files = slices.Contains(first.GetCapabilities(), proto.CapabilityFiles)
 	if err != nil {
 		close(r.lost)
 		return fmt.Errorf("watch: %w", err)
@@ -251,6 +255,8 @@ func (g *group) explain(err error) error {
 		return fmt.Errorf("%s can't run on %s/%s%s", path, runtime.GOOS, runtime.GOARCH, machine(path))
 	case strings.Contains(err.Error(), "ncompatible"):
 		return fmt.Errorf("it speaks plugin protocol %s, this penstock speaks %d: rebuild it with the sdk of this version", version(first), proto.Version)
+	case strings.Contains(err.Error(), "nsupported plugin protocol"):
+		return fmt.Errorf("it speaks %s, and penstock speaks gRPC alone: its main must be serve.Main()", protocol(first))
 	case strings.HasPrefix(err.Error(), "timeout"):
 		return fmt.Errorf("it did not finish the handshake within %v: its main must be serve.Main()%s", startTimeout, tail)
 	case first != "" && !handshake.MatchString(first):
@@ -268,6 +274,14 @@ func version(line string) string {
 		return parts[1]
 	}
 	return "of another kind"
+}
+
+// protocol is the last word of the handshake.
+func protocol(line string) string {
+	if parts := strings.Split(line, "|"); len(parts) > 4 {
+		return parts[4]
+	}
+	return "another protocol"
 }
 
 // machine says what an executable was built for, as far as can be told.

@@ -42,7 +42,8 @@ type Source struct {
 
 // Limits bound one plugin. Zero fields have the defaults of the transport: a
 // WASM module has 64 MiB of memory, 2 s a call and 16 MiB in and out; a
-// process has 64 MB in and out and no limit of time of its own.
+// process has 64 MB out and no limit of time of its own; what is large goes in
+// as a file.
 type Limits struct {
 	Memory  int64         // bytes; WASM alone
 	Timeout time.Duration // of one call

@@ -91,7 +91,7 @@ func (i *processInstance) convert(ctx context.Context, rows iter.Seq2[*converter
 		return i.process.explain(ctx, run, "convert", err)
 	}
 	sent := make(chan error, 1)
-	go func() { sent <- sendRows(stream, i.handle, rows) }()
+	go func() { sent <- sendRows(stream, run, i.handle, rows) }()
 	files := received{out: out, open: map[string]io.WriteCloser{}}
 	err = files.take(stream)
 	if err != nil {
@@ -109,9 +109,9 @@ func (i *processInstance) convert(ctx context.Context, rows iter.Seq2[*converter
 	return nil
 }
 
-// sendRows sends rows in batches. An error from the sequence goes to the
+// sendRows sends rows in batches, a large one as a file. An error from the sequence goes to the
 // plugin too, which then fails the conversion.
-func sendRows(stream grpc.BidiStreamingClient[proto.ConvertRequest, proto.ConvertReply], handle string, rows iter.Seq2[*converter.Row, error]) error {
+func sendRows(stream grpc.BidiStreamingClient[proto.ConvertRequest, proto.ConvertReply], run *running, handle string, rows iter.Seq2[*converter.Row, error]) error {
 	batch := &proto.ConvertRequest{Handle: handle}
 	size := 0
 	flush := func() error {
@@ -130,6 +130,15 @@ func sendRows(stream grpc.BidiStreamingClient[proto.ConvertRequest, proto.Conver
 		text, err := json.Marshal(row)
 		if err != nil {
 			return err
+		}
+		if len(text) > proto.MaxInline && run.files {
+			if batch.RowFile, err = run.document(text); err == nil {
+				err = flush()
+			}
+			if err != nil {
+				return err
+			}
+			continue
 		}
 		batch.Rows = append(batch.Rows, text)
 		if size += len(text); len(batch.Rows) == rowsInMessage || size >= bytesInMessage {

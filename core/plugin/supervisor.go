@@ -127,7 +127,7 @@ func (s *supervisor[L]) pause(ctx context.Context) error {
 		return &Error{Plugin: s.key, Reason: Unavailable, Tail: tail,
 			Message: fmt.Sprintf("it died %d times within a minute and isn't started again for now", n)}
 	}
-	timer := time.NewTimer(time.Until(last.Add(min(firstPause<<(n-1), longPause))))
+	timer := time.NewTimer(time.Until(last.Add(pauseAfter(n))))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -135,6 +135,15 @@ func (s *supervisor[L]) pause(ctx context.Context) error {
 	case <-ctx.Done():
 		return s.fail("", Cancelled, ctx.Err())
 	}
+}
+
+// pauseAfter is how long a program that died n times is left alone.
+func pauseAfter(n int) time.Duration {
+	pause := firstPause
+	for ; n > 1 && pause < longPause; n-- {
+		pause *= 2
+	}
+	return min(pause, longPause)
 }
 
 // died counts a death and forgets those of more than a minute ago.

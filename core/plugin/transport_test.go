@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -235,6 +236,27 @@ func TestConvertersGiveTheSameInAProcess(t *testing.T) {
 		broken := func(yield func(*converter.Row, error) bool) { yield(nil, errors.New("no rows today")) }
 		require.ErrorContains(t, c.Convert(t.Context(), broken, files{}), "no rows today")
 	}
+}
+
+// TestALargeRowGoesByFile, in its place among the others.
+func TestALargeRowGoesByFile(t *testing.T) {
+	large := strings.Repeat("r", 9<<20)
+	rows := func(yield func(*converter.Row, error) bool) {
+		for _, name := range []string{"one", large, "three"} {
+			if !yield(&converter.Row{Row: name}, nil) {
+				return
+			}
+		}
+	}
+	temp := shortTemp(t)
+	c, err := transports(component.Converter, "ids")[Process](t).Converter(t.Context(), "ids", nil)
+	require.NoError(t, err)
+	out := files{}
+	require.NoError(t, c.Convert(t.Context(), rows, out))
+	assert.Equal(t, "one\n"+large+"\nthree\n", out["txt"].String())
+	left, err := filepath.Glob(filepath.Join(temp, "*", "*", "penstock-document-*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
 }
 
 func TestAFieldAtFaultHasItsPointerOnEveryTransport(t *testing.T) {

@@ -10,9 +10,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/penstock-dev/penstock/sdk/component"
@@ -27,6 +30,9 @@ const (
 	maxModule     = 32 << 20      // bytes
 	wasmPage      = 64 << 10
 	logsPerSecond = 100
+	// compileTimeout bounds the compilation of a module, which takes a second
+	// or two for one of a few megabytes.
+	compileTimeout = 10 * time.Minute
 	// grantNow gives a module the real clock; without it every reading of the
 	// time of day is the same, so that a call can be repeated.
 	grantNow = "now"
@@ -83,6 +89,8 @@ type wasm struct {
 	logged   *lineLog // of the log import, bounded for all instances together
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
+	// instances counts those that were made.
+	instances atomic.Int64
 }
 
 // loadWasm compiles a module and refuses it if it asks for more than it is
@@ -142,7 +150,13 @@ func (w *wasm) compile(ctx context.Context, r *Registry, code []byte) error {
 	}
 	turn.Lock()
 	defer turn.Unlock()
-	if w.compiled, err = w.runtime.CompileModule(ctx, code); err != nil {
+	// With two workers the compiler looks at the context between functions.
+	bounded, cancel := context.WithTimeoutCause(ctx, compileTimeout, fmt.Errorf("it took longer than %v", compileTimeout))
+	defer cancel()
+	if w.compiled, err = w.runtime.CompileModule(experimental.WithCompilationWorkers(bounded, 2), code); err != nil {
+		if bounded.Err() != nil {
+			err = context.Cause(bounded)
+		}
 		return fmt.Errorf("compile: %w", err)
 	}
 	return w.inspect()

@@ -142,7 +142,9 @@ func (*DescribeRequest) Descriptor() ([]byte, []int) {
 type DescribeReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// {"components": [descriptor, ...]} as JSON; see sdk/component.Descriptor.
-	Description   []byte   `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
+	Description []byte `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
+	// What the plugin takes beyond the first form of the contract. "files": a
+	// large document or row may come as the path of a file.
 	Capabilities  []string `protobuf:"bytes,2,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -430,7 +432,9 @@ func (*WatchRequest) Descriptor() ([]byte, []int) {
 }
 
 type WatchEvent struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the first event, the same as in DescribeReply.
+	Capabilities  []string `protobuf:"bytes,1,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -465,11 +469,21 @@ func (*WatchEvent) Descriptor() ([]byte, []int) {
 	return file_plugin_proto_rawDescGZIP(), []int{8}
 }
 
+func (x *WatchEvent) GetCapabilities() []string {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
+}
+
 type CallRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Handle        string                 `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
-	Method        string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
-	Input         []byte                 `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Handle string                 `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
+	Method string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	Input  []byte                 `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
+	// A file that holds the input in its place, for this call alone; only to a
+	// plugin with the capability "files".
+	InputFile     string `protobuf:"bytes,4,opt,name=input_file,json=inputFile,proto3" json:"input_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -523,6 +537,13 @@ func (x *CallRequest) GetInput() []byte {
 		return x.Input
 	}
 	return nil
+}
+
+func (x *CallRequest) GetInputFile() string {
+	if x != nil {
+		return x.InputFile
+	}
+	return ""
 }
 
 type CallReply struct {
@@ -584,7 +605,10 @@ type ConvertRequest struct {
 	// Rows as JSON objects.
 	Rows [][]byte `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
 	// Reading the rows failed; the conversion must fail too.
-	Error         *Error `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Error *Error `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// A file that holds one row, which comes after those in rows. The plugin
+	// removes it once it is read; only with the capability "files".
+	RowFile       string `protobuf:"bytes,4,opt,name=row_file,json=rowFile,proto3" json:"row_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -638,6 +662,13 @@ func (x *ConvertRequest) GetError() *Error {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *ConvertRequest) GetRowFile() string {
+	if x != nil {
+		return x.RowFile
+	}
+	return ""
 }
 
 type ConvertReply struct {
@@ -736,20 +767,24 @@ const file_plugin_proto_rawDesc = "" +
 	"\n" +
 	"CloseReply\x12/\n" +
 	"\x05error\x18\x01 \x01(\v2\x19.penstock.plugin.v1.ErrorR\x05error\"\x0e\n" +
-	"\fWatchRequest\"\f\n" +
+	"\fWatchRequest\"0\n" +
 	"\n" +
-	"WatchEvent\"S\n" +
+	"WatchEvent\x12\"\n" +
+	"\fcapabilities\x18\x01 \x03(\tR\fcapabilities\"r\n" +
 	"\vCallRequest\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\tR\x06handle\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x14\n" +
-	"\x05input\x18\x03 \x01(\fR\x05input\"T\n" +
+	"\x05input\x18\x03 \x01(\fR\x05input\x12\x1d\n" +
+	"\n" +
+	"input_file\x18\x04 \x01(\tR\tinputFile\"T\n" +
 	"\tCallReply\x12\x16\n" +
 	"\x06output\x18\x01 \x01(\fR\x06output\x12/\n" +
-	"\x05error\x18\x02 \x01(\v2\x19.penstock.plugin.v1.ErrorR\x05error\"m\n" +
+	"\x05error\x18\x02 \x01(\v2\x19.penstock.plugin.v1.ErrorR\x05error\"\x88\x01\n" +
 	"\x0eConvertRequest\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\tR\x06handle\x12\x12\n" +
 	"\x04rows\x18\x02 \x03(\fR\x04rows\x12/\n" +
-	"\x05error\x18\x03 \x01(\v2\x19.penstock.plugin.v1.ErrorR\x05error\"}\n" +
+	"\x05error\x18\x03 \x01(\v2\x19.penstock.plugin.v1.ErrorR\x05error\x12\x19\n" +
+	"\brow_file\x18\x04 \x01(\tR\arowFile\"}\n" +
 	"\fConvertReply\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +

@@ -23,3 +23,10 @@ const Name = "plugin"
 
 // MaxMessage is the largest message in bytes, in either direction.
 const MaxMessage = 64 << 20
+
+// MaxInline is the size in bytes over which a document or a row comes as a
+// file, to a plugin with the capability CapabilityFiles.
+const MaxInline = 8 << 20
+
+// CapabilityFiles says that a plugin reads large documents from files.
+const CapabilityFiles = "files"

@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -79,11 +80,14 @@ func (s *server) expectWatch(within time.Duration) {
 	}()
 }
 
+// capabilities are what this server takes beyond the contract's first form.
+var capabilities = []string{proto.CapabilityFiles}
+
 // Watch ends the process when its stream ends, as then the host is gone.
 func (s *server) Watch(_ *proto.WatchRequest, stream grpc.ServerStreamingServer[proto.WatchEvent]) error {
 	s.watching.Do(func() { close(s.watched) })
 	defer s.end.now()
-	if err := stream.Send(&proto.WatchEvent{}); err != nil {
+	if err := stream.Send(&proto.WatchEvent{Capabilities: capabilities}); err != nil {
 		return err
 	}
 	<-stream.Context().Done()
@@ -96,7 +100,7 @@ func (s *server) Describe(context.Context, *proto.DescribeRequest) (*proto.Descr
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	return &proto.DescribeReply{Description: text}, nil
+	return &proto.DescribeReply{Description: text, Capabilities: capabilities}, nil
 }
 
 // Validate opens and closes an instance.
@@ -176,7 +180,13 @@ func (s *server) call(ctx context.Context, q *proto.CallRequest) (*proto.CallRep
 	if err != nil {
 		return nil, err
 	}
-	return o.call(ctx, q.Method, q.Input)
+	in := q.Input
+	if q.InputFile != "" {
+		if in, err = os.ReadFile(q.InputFile); err != nil {
+			return nil, status.Errorf(codes.Internal, "read the document: %v", err)
+		}
+	}
+	return o.call(ctx, q.Method, in)
 }
 
 func (o *opened) call(ctx context.Context, method string, in []byte) (*proto.CallReply, error) {
@@ -346,7 +356,12 @@ func received(stream grpc.BidiStreamingServer[proto.ConvertRequest, proto.Conver
 				yield(nil, err)
 				return
 			}
-			for _, text := range q.Rows {
+			texts, err := rowsOf(q)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, text := range texts {
 				row := new(converter.Row)
 				if err := json.Unmarshal(text, row); err != nil {
 					yield(nil, fmt.Errorf("read row: %w", err))
@@ -358,6 +373,18 @@ func received(stream grpc.BidiStreamingServer[proto.ConvertRequest, proto.Conver
 			}
 		}
 	}
+}
+
+// rowsOf are the rows of a message, the one in its file last.
+func rowsOf(q *proto.ConvertRequest) ([][]byte, error) {
+	if q.RowFile == "" {
+		return q.Rows, nil
+	}
+	text, err := os.ReadFile(q.RowFile)
+	if err != nil {
+		return nil, fmt.Errorf("read row: %w", err)
+	}
+	return append(q.Rows, text), os.Remove(q.RowFile)
 }
 
 // output sends the files that a converter writes.

@@ -4,9 +4,12 @@ package zoo
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"os"
@@ -127,11 +130,36 @@ func (wild) Judge(_ context.Context, r *judger.Request) (judger.Verdict, error) 
 		return judger.Reward(float64(time.Now().Unix())), nil
 	case "env":
 		return judger.Skip(strings.Join(os.Environ(), "\n")), nil
+	case "world":
+		return judger.Skip(world()), nil
+	case "dice":
+		dice := make([]byte, 8)
+		_, err := rand.Read(dice)
+		return judger.Skip(hex.EncodeToString(dice)), err
+	case "spill":
+		for range 60 {
+			fmt.Println(strings.Repeat("x", 60<<10))
+		}
+	case "bulk":
+		kept = append(kept, make([]byte, 52<<20))
+		kept[0][1<<20] = 1
 	case "fork":
 		text, err := fork()
 		return judger.Skip(text), err
 	}
 	return judger.Reward(1), nil
+}
+
+var kept [][]byte
+
+// world tells what of a system is there: arguments, environment, input, files.
+func world() string {
+	in, inErr := io.ReadAll(os.Stdin)
+	_, rootErr := os.ReadDir("/")
+	_, fileErr := os.ReadFile("/etc/hostname")
+	writeErr := os.WriteFile("/tmp/zoo", nil, 0o600)
+	return fmt.Sprintf("%d args, %d variables, %d bytes of input %v, root %t, file %t, write %t",
+		len(os.Args), len(os.Environ()), len(in), inErr, rootErr == nil, fileErr == nil, writeErr == nil)
 }
 
 type shout struct{}

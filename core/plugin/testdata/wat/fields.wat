@@ -1,0 +1,52 @@
+;; Reads the field that /input/path names into a buffer of /input/limit bytes
+;; and tells, as its error: the number that field_read gave, a space, and the
+;; buffer, which is one # where nothing was written.
+(module
+  (import "penstock_v1" "field_read" (func $field (param i32 i32 i32 i32) (result i32)))
+  (import "penstock_v1" "error_write" (func $err (param i32 i32)))
+  (import "penstock_v1" "input_len" (func $len (result i32)))
+  (import "penstock_v1" "input_read" (func $read (param i32 i32 i32) (result i32)))
+  (memory (export "memory") 4)
+  (data (i32.const 0) "/input/path")
+  (data (i32.const 16) "/input/limit")
+  (data (i32.const 32) "-1 ")
+  (func (export "penstock_v1") (result i32) (i32.const 0))
+  (func (export "of_a_later_version") (param f64) (result i64) (i64.const 0))
+  ;; writes a number and a space
+  (func $number (param $n i32)
+    (local $at i32)
+    (if (i32.lt_s (local.get $n) (i32.const 0)) (then (call $err (i32.const 32) (i32.const 3)) (return)))
+    (local.set $at (i32.const 80))
+    (i32.store8 (local.get $at) (i32.const 32))
+    (loop $l
+      (local.set $at (i32.sub (local.get $at) (i32.const 1)))
+      (i32.store8 (local.get $at) (i32.add (i32.const 48) (i32.rem_u (local.get $n) (i32.const 10))))
+      (local.set $n (i32.div_u (local.get $n) (i32.const 10)))
+      (br_if $l (local.get $n)))
+    (call $err (local.get $at) (i32.sub (i32.const 81) (local.get $at))))
+  (func (export "judge") (result i32)
+    (local $path i32) (local $digits i32) (local $limit i32) (local $i i32) (local $n i32)
+    (local.set $path (call $field (i32.const 0) (i32.const 11) (i32.const 1024) (i32.const 512)))
+    (if (i32.eq (local.get $path) (i32.const -1)) (then (local.set $path (i32.const 0))))
+    (local.set $digits (call $field (i32.const 16) (i32.const 12) (i32.const 2048) (i32.const 16)))
+    (block $done (loop $l
+      (br_if $done (i32.ge_s (local.get $i) (local.get $digits)))
+      (local.set $limit (i32.add (i32.mul (local.get $limit) (i32.const 10))
+        (i32.sub (i32.load8_u (i32.add (i32.const 2048) (local.get $i))) (i32.const 48))))
+      (local.set $i (i32.add (local.get $i) (i32.const 1)))
+      (br $l)))
+    (i32.store8 (i32.const 4096) (i32.const 35))
+    (local.set $n (call $field (i32.const 1024) (local.get $path) (i32.const 4096) (local.get $limit)))
+    (call $number (local.get $n))
+    (if (i32.or (i32.lt_s (local.get $n) (i32.const 0)) (i32.gt_s (local.get $n) (local.get $limit)))
+      (then (call $err (i32.const 4096) (i32.const 1)))
+      (else (call $err (i32.const 4096) (local.get $n))))
+    (i32.const 1))
+  ;; a hook: its error is the request from byte 2 on, 10 bytes at most, after
+  ;; the request's length and what input_read gave for it
+  (func (export "hook_apply") (result i32)
+    (call $number (call $len))
+    (call $number (call $read (i32.const 4096) (i32.const 2) (i32.const 10)))
+    (call $number (call $read (i32.const 8192) (i32.const 1000000) (i32.const 10)))
+    (call $err (i32.const 4096) (i32.const 10))
+    (i32.const 1)))
