@@ -115,7 +115,7 @@ func (r *renderer) run(c *chat.Conversation, k int, ended Ended) (*Rendered, err
 		out.Unstable = w.cutStop(r.stops)
 	}
 	if k >= 0 && out.Unstable == "" {
-		unstable, err := v.unstable(k)
+		unstable, err := v.unstable(p, k)
 		if err != nil {
 			return nil, err
 		}
@@ -196,7 +196,7 @@ func (r *renderer) keeps(i, query int) bool {
 
 // unstable says why what was sampled for message k isn't what is rendered now:
 // reasoning that was in the prompt, or in what was sampled, is dropped.
-func (v *view) unstable(k int) (string, error) {
+func (v *view) unstable(p *press, k int) (string, error) {
 	if v.r.spec.MovesWithQuery && v.query > k {
 		return "template_moved", nil
 	}
@@ -206,7 +206,7 @@ func (v *view) unstable(k int) (string, error) {
 		if m.Role != chat.Assistant || v.r.keeps(i, v.query) == v.r.keeps(i, before) && (i != k || v.r.spec.Keep != "none") {
 			continue
 		}
-		opened, err := v.openedAt(i)
+		opened, err := v.openedAt(p, i)
 		if err != nil {
 			return "", err
 		}
@@ -219,8 +219,8 @@ func (v *view) unstable(k int) (string, error) {
 
 // openedAt reports whether the prompt that message i was sampled from had
 // opened reasoning.
-func (v *view) openedAt(i int) (bool, error) {
-	w := &segmentWriter{}
+func (v *view) openedAt(p *press, i int) (bool, error) {
+	w := &segmentWriter{press: p}
 	v.standAt(i)
 	if err := v.r.execute(w, pieceGenerate, v); err != nil {
 		return false, err
