@@ -87,7 +87,7 @@ func (c *call) request() *upstream.Request {
 		Raw:       c.raw(),
 		PromptIDs: c.prompt.IDs, Prompt: c.prompt.Text, LastMessage: c.prompt.LastMessage,
 		Chat: c.conv, Sampling: c.rec.Effective, Stops: c.prompt.Stops,
-		WantIDs: c.m.training(), AffinityKey: c.s.ID(),
+		WantIDs: c.m.training(), AffinityKey: c.s.ID(), Guide: c.guide(),
 	}
 }
 
@@ -288,6 +288,10 @@ func (g *generation) finish(head *chat.Reply) *failure {
 	if f := g.complete(); f != nil {
 		return f
 	}
+	if f := g.kept(); f != nil {
+		return g.failed(f)
+	}
+	g.served.awaits = false
 	reason, stop := g.reason()
 	rec.Parsed = &chat.Reply{
 		ID: head.ID, Model: head.Model, Parts: g.parsed.parts,

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-dev/penstock/core/trace"
-	"github.com/penstock-dev/penstock/core/upstream"
 	"github.com/penstock-dev/penstock/core/wire"
-	"github.com/penstock-dev/penstock/sdk/chat"
 )
 
 // bodyTimeout bounds the reading of one request.
@@ -69,13 +67,7 @@ func (c *call) check() *failure {
 	if refused := c.req.Refusal(); refused != nil && !c.own {
 		return &failure{trace.CallInvalid, refused}
 	}
-	t := c.req.Chat.ToolChoice
-	if t != nil && (t.Mode == chat.ChoiceRequired || t.Mode == chat.ChoiceNamed) && (!c.s.info.Parses || c.refuses(upstream.RefusesToolChoice)) {
-		// Nothing here constrains what is sampled, and a reply without the
-		// call would break what the client was promised.
-		return fail(trace.CallInvalid, wire.Invalid, "tool_choice: this model can't be made to call a tool; use auto or none")
-	}
-	return nil
+	return c.allowed()
 }
 
 // parse decodes the body, of which only a generation needs all.

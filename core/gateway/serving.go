@@ -15,6 +15,7 @@ type serving struct {
 	holdCalls bool // until complete, as a hook may change them
 	holdReply bool // whole, for the same reason
 	single    bool // the client takes one call in a reply
+	awaits    bool // nothing goes out before the call that was demanded
 	calls     int
 	parts     []chat.Part
 	deltas    []chat.Delta
@@ -27,11 +28,15 @@ func newServing(c *call) *serving {
 		holdCalls: len(point.Changing(c.m.Hooks, hook.ToolCall)) > 0,
 		holdReply: len(point.Changing(c.m.Hooks, hook.Reply)) > 0,
 		single:    c.conv.ToolChoice != nil && c.conv.ToolChoice.DisableParallel,
+		awaits:    c.checked(),
 	}
 }
 
 // take returns the deltas since the last time.
 func (s *serving) take() []chat.Delta {
+	if s.awaits {
+		return nil
+	}
 	out := s.deltas
 	s.deltas = s.deltas[:0]
 	return out
@@ -98,8 +103,17 @@ func (s *serving) ended(p *chat.Part) {
 }
 
 func (s *serving) add(d chat.Delta) {
+	if d.Type == chat.DeltaCallStart && s.fits(d.Name) {
+		s.awaits = false
+	}
 	d.Part = len(s.parts)
 	s.deltas = append(s.deltas, d)
+}
+
+// fits reports whether a call is one that was demanded.
+func (s *serving) fits(name string) bool {
+	want := s.c.conv.ToolChoice
+	return want == nil || want.Mode != chat.ChoiceNamed || want.Name == name
 }
 
 // whole adds the deltas of a part that was held.

@@ -5,6 +5,7 @@ package upstream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -30,6 +31,9 @@ type Request struct {
 	// AffinityKey is stable for a session, so that its turns meet a warm
 	// cache.
 	AffinityKey string
+	// Guide is a JSON schema of what may be sampled, for a call that the client
+	// demands; nil is none. An upstream that can't guide ignores it.
+	Guide json.RawMessage
 	// Raw is the client's own request, for an upstream that speaks its dialect
 	// (Info.Dialect); the others ignore it. Chat stands beside it always.
 	Raw *RawRequest
@@ -147,7 +151,6 @@ const (
 	RefusesServerTools   Refusal = "server_tools"    // tools that the provider runs
 	RefusesCacheControl  Refusal = "cache_control"   // cache breakpoints
 	RefusesInnerSystem   Refusal = "inner_system"    // system messages after the first others
-	RefusesToolChoice    Refusal = "tool_choice"     // calls can't be forced
 	RefusesToolImages    Refusal = "tool_images"     // images in tool results
 	RefusesUnsigned      Refusal = "unsigned"        // reasoning without a signature of its own
 	RefusesReasoning     Refusal = "reasoning"       // reasoning in the history

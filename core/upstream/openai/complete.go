@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/tidwall/gjson"
@@ -38,11 +39,28 @@ func (s *server) completion(r *upstream.Request) []byte {
 		o.Bool("include_stop_str_in_output", true)
 		o.Bool("add_special_tokens", false) // the prompt has them
 	}
+	if s.o.Kind == KindVLLM && r.Guide != nil {
+		if s.oldGuides() {
+			o.Raw("guided_json", r.Guide)
+		} else {
+			o.Raw("structured_outputs", exchange.NewObject(len(r.Guide)+16).Raw("json", r.Guide).Bytes())
+		}
+	}
 	if r.WantIDs {
 		o.Bool("return_token_ids", true).Int("logprobs", 0).Bool("return_tokens_as_token_ids", true)
 	}
 	o.Bool("stream", true).Raw("stream_options", []byte(`{"include_usage":true}`))
 	return o.Bytes()
+}
+
+// oldGuides reports whether a vLLM is older than 0.11, which knows guided_json
+// alone. One that doesn't say is taken for a newer one.
+func (s *server) oldGuides() bool {
+	var major, minor int
+	if _, err := fmt.Sscanf(s.info.Version, "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major == 0 && minor < 11
 }
 
 // stops are all strings at which generation ends, each once.

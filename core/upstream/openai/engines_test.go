@@ -205,3 +205,25 @@ func TestCount(t *testing.T) {
 	_, err = open(t, Options{Kind: KindOpenAI, BaseURL: url}).(upstream.Counter).Count(t.Context(), r)
 	require.ErrorIs(t, err, upstream.ErrNoCount)
 }
+
+// TestGuides: each engine is told of a schema in its own way, and one that
+// knows none isn't told.
+func TestGuides(t *testing.T) {
+	schema := []byte(`{"type":"object"}`)
+	r := &upstream.Request{Prompt: "x", PromptIDs: []int32{1}, Guide: schema}
+	for version, want := range map[string]string{"0.12.3": "structured_outputs.json", "0.11.0": "structured_outputs.json", "0.10.2": "guided_json", "": "structured_outputs.json", "1.0": "structured_outputs.json"} {
+		s := &server{o: Options{Kind: KindVLLM}, info: upstream.Info{Version: version}, engine: true}
+		body := s.completion(r)
+		require.True(t, gjson.ValidBytes(body))
+		assert.Equal(t, string(schema), gjson.GetBytes(body, want).Raw, version)
+		assert.Equal(t, want == "guided_json", gjson.GetBytes(body, "guided_json").Exists())
+	}
+	s := &server{o: Options{Kind: KindSGLang}}
+	assert.Equal(t, string(schema), gjson.GetBytes(s.sglangBody(r), "sampling_params.json_schema").Str)
+	for _, body := range [][]byte{
+		(&server{o: Options{Kind: KindLMDeploy}}).lmdeployBody(r), (&server{o: Options{Kind: KindOpenAI}}).completion(r),
+		(&server{o: Options{Kind: KindVLLM}}).completion(&upstream.Request{Prompt: "x"}),
+	} {
+		assert.NotContains(t, string(body), "json")
+	}
+}

@@ -73,6 +73,9 @@ func (s *server) sglangBody(r *upstream.Request) []byte {
 	if stop := stops(r); len(stop) > 0 {
 		p.Strings("stop", stop)
 	}
+	if r.Guide != nil {
+		p.String("json_schema", string(r.Guide)) // text, not an object
+	}
 	p.Bool("no_stop_trim", true).Bool("skip_special_tokens", false).Bool("spaces_between_special_tokens", false)
 	o := exchange.NewObject(8*len(r.PromptIDs) + 512)
 	o.IDs("input_ids", r.PromptIDs).Raw("sampling_params", p.Bytes()).Bool("return_logprob", r.WantIDs)

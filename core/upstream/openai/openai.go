@@ -151,7 +151,7 @@ func (s *server) connect() {
 func (s *server) refuses() []upstream.Refusal {
 	r := []upstream.Refusal{upstream.RefusesServerTools, upstream.RefusesCacheControl}
 	if s.o.OwnFormat {
-		return append(r, upstream.RefusesToolChoice, upstream.RefusesLongMaxTokens)
+		return append(r, upstream.RefusesLongMaxTokens)
 	}
 	r = append(r, upstream.RefusesEmptyTools, upstream.RefusesOrphanChoice)
 	if s.o.Kind == KindOpenAI {
