@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bufio"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/tidwall/gjson"
+)
+
+// TestTeamCrashMatrix kills penstock at each event of examples/team at which a
+// checkpoint is near, and has the run gone on with: it ends in the same state,
+// nothing is counted twice, nobody is told twice. Its short form takes some of
+// the events, by chance.
+func TestTeamCrashMatrix(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "whole")
+	want := teamRun(t, whole, 0)
+	require.Greater(t, len(want.boundaries), 12, "what the example goes through")
+	kills := rand.Perm(len(want.boundaries))
+	if !soak() {
+		kills = kills[:2]
+	}
+	t.Logf("killed at: %v", kills)
+	for _, k := range kills {
+		dir := filepath.Join(t.TempDir(), "out")
+		teamRun(t, dir, k+1)
+		text, code := penstock(t, root, "resume", dir)
+		require.Equal(t, 3, code, text)
+		assert.Equal(t, want.state, teamState(t, dir), "killed at %s", want.boundaries[k])
+		told, err := os.ReadFile(filepath.Join(dir, "..", "told.jsonl"))
+		require.NoError(t, err)
+		assert.Equal(t, 2, strings.Count(string(told), "\n"), "killed at %s: %s", want.boundaries[k], told)
+	}
+}
+
+type teamOutcome struct {
+	boundaries []string
+	state      []string
+}
+
+// teamRun runs the example, one rollout at a time, and kills penstock at the
+// n-th event that tells of a stage's end or of a park.
+func teamRun(t *testing.T, dir string, n int) teamOutcome {
+	t.Helper()
+	cmd := exec.Command(built, "run", "examples/team/pipeline.yaml", "--json", "--out", dir,
+		"--set", "concurrency.rollouts=1", "--set", "notify=[{file: "+filepath.Join(dir, "..", "told.jsonl")+"}]")
+	cmd.Dir = root
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var got teamOutcome
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		e := gjson.Parse(lines.Text())
+		if typ := e.Get("type").String(); typ == "stage.ended" || typ == "rollout.parked" {
+			got.boundaries = append(got.boundaries, typ+" "+e.Get("rollout").String()+" "+e.Get("stage").String())
+		}
+		if n > 0 && len(got.boundaries) == n {
+			require.NoError(t, cmd.Process.Kill())
+			break
+		}
+	}
+	err = cmd.Wait()
+	if n == 0 {
+		require.ErrorContains(t, err, "exit status 3")
+		got.state = teamState(t, dir)
+	}
+	return got
+}
+
+// teamState is what a run came to, without times and ids.
+func teamState(t *testing.T, dir string) []string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "rollouts.jsonl"))
+	require.NoError(t, err)
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		r := gjson.Parse(line)
+		out = append(out, strings.Join([]string{
+			r.Get("id").String(), r.Get("status").String(), r.Get("phase").String(), r.Get("error").String(),
+			r.Get("usage").Raw, r.Get("calls").Raw,
+		}, " | "))
+	}
+	sort.Strings(out)
+	return out
+}
