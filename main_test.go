@@ -50,6 +50,7 @@ func TestScript(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(built)+string(os.PathListSeparator)+os.Getenv("PATH"))
 			e.Setenv("ROOT", root)
+			e.Setenv("PENSTOCK", built)
 			for _, name := range []string{"PENSTOCK_CACHE", "GOMODCACHE", "GOCACHE", "GOPATH", "GOFLAGS", "GOPROXY", "PENSTOCK_CLAUDE"} {
 				e.Setenv(name, goEnv(name))
 			}

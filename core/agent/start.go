@@ -99,6 +99,36 @@ func check(s *Spec) (path string, err error) {
 	return look(argv0, s.Dir, lookup(s.Env, "PATH"))
 }
 
+// CheckProgram says, as a *StartError, why agents can't start a program: an
+// absolute path, or a name that is looked for in the PATH that they get. Their
+// `penstock` is always there.
+func CheckProgram(name string) error {
+	if name == "penstock" {
+		return nil
+	}
+	path, err := look(name, "/", lookup(BaseEnv(EnvOptions{}), "PATH"))
+	if err != nil {
+		return err
+	}
+	i := interpreterOf(path)
+	if filepath.IsAbs(i) {
+		if _, err := os.Stat(i); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	if i == "" {
+		return nil
+	}
+	return &StartError{Argv0: name, Path: path, Reason: NoInterpreter, Detail: i}
+}
+
+// Permanent reports whether a program can't be started now nor later: another
+// try would end as this one did.
+func Permanent(err error) bool {
+	var e *StartError
+	return errors.As(err, &e) && e.Reason != Failed && e.Reason != BadDir
+}
+
 func lookup(env []string, name string) string {
 	value := ""
 	for _, kv := range env {

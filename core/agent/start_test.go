@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -90,4 +92,38 @@ func TestProgramIsFoundInTheAgentsPath(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "local"), []byte("#!/bin/sh\necho local\n"), 0o755))
 	s.Argv = []string{"./local"}
 	require.Equal(t, "local\n", string(run1(t, runner(""), s).Stdout))
+}
+
+// What agents would not find, or could not start, is told before they are.
+func TestCheckProgram(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), mode))
+		return path
+	}
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+"relative")
+	good := file("good", "#!/bin/sh\n", 0o700)
+	for name, want := range map[string]Reason{
+		"penstock": "", "good": "", good: "",
+		"nowhere": NotFound, filepath.Join(dir, "nowhere"): NotFound, filepath.Join(good, "x"): NotFound,
+		file("plain", "#!/bin/sh\n", 0o600): NotExecutable, dir: NotExecutable,
+		file("orphan", "#!/no/such/interpreter -x\n", 0o700): NoInterpreter,
+		file("windows", "#!/bin/sh\r\n", 0o700):              NoInterpreter,
+	} {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			err := CheckProgram(name)
+			assert.Equal(t, want != "", Permanent(err))
+			if want == "" {
+				require.NoError(t, err)
+				return
+			}
+			var e *StartError
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, want, e.Reason)
+		})
+	}
+	assert.ErrorIs(t, CheckProgram("nowhere"), fs.ErrNotExist)
+	assert.False(t, Permanent(errors.New("no memory")))
+	assert.False(t, Permanent(&StartError{Reason: Failed}))
 }

@@ -81,7 +81,10 @@ func (a *App) check(ctx context.Context, file *pipeline.File, plugins *plugin.Re
 	}
 	for _, s := range file.PluginSources() {
 		if err := plugins.Add(ctx, source(s)); err != nil {
-			return nil, &exitError{exitUsage, file.PluginError(s, err)}
+			if ctx.Err() != nil {
+				return nil, &exitError{exitUsage, file.PluginError(s, err)}
+			}
+			file.PluginFailed(s, err) // Check tells of it, and of all else
 		}
 	}
 	p, err := file.Check(catalog{plugins, ctx})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-dev/penstock/core/agent"
 	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/plugin"
@@ -65,7 +66,7 @@ func (a *App) run(ctx context.Context, path string, f runFlags) (err error) {
 		return err
 	}
 	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
-	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, Tasks: f.tasks, Samples: f.samples, Env: os.LookupEnv, Enable: features})
+	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, Tasks: f.tasks, Samples: f.samples, Env: os.LookupEnv, Program: agent.CheckProgram, Enable: features})
 	if parsed == nil {
 		return &exitError{exitUsage, err}
 	}

@@ -26,7 +26,7 @@ func (r *rollout) program(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 	if err != nil {
 		res.Status, res.Error = "failed", err.Error()
 	}
-	return status, nil
+	return again(status, err), nil
 }
 
 func (r *rollout) execute(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (string, json.RawMessage, error) {

@@ -64,7 +64,7 @@ func (r *rollout) spawn(ctx context.Context, s *pipeline.Stage, res *trace.Stage
 	res.ExitStatus = status
 	if err != nil {
 		res.Status, res.Error = "failed", err.Error()
-		return status, nil
+		return again(status, err), nil
 	}
 	switch status {
 	case "ok", "agent_error", "timeout", "max_turns", "budget":
@@ -79,6 +79,15 @@ func (r *rollout) spawn(ctx context.Context, s *pipeline.Stage, res *trace.Stage
 		res.Error = status + ": " + result.Error
 	}
 	return status, nil
+}
+
+// again is what retry.on is compared with after an error: nothing, where
+// another try can only end as this one did.
+func again(status string, err error) string {
+	if agent.Permanent(err) {
+		return ""
+	}
+	return status
 }
 
 // storeError is a failure of penstock itself, which ends the run.

@@ -13,12 +13,19 @@ import (
 )
 
 type mcpServer struct {
-	Command []string `json:"command"`
+	Command schema.Argv       `json:"command"`
+	Env     map[string]string `json:"env,omitempty"`
 }
 
 type agentConfig struct {
-	MaxTurns int    `json:"max_turns,omitempty"`
-	Mode     string `json:"mode,omitempty" enum:"api,bedrock"`
+	MaxTurns int         `json:"max_turns,omitempty"`
+	Mode     string      `json:"mode,omitempty" enum:"api,bedrock"`
+	Command  schema.Argv `json:"command,omitempty" default:"[\"agent\"]"`
+}
+
+type commandInput struct {
+	Command schema.Argv       `json:"command"`
+	Env     map[string]string `json:"env,omitempty"`
 }
 
 type agentInput struct {
@@ -82,6 +89,7 @@ func newCatalog() testCatalog {
 		Output: invoker.OutputSchema, Wants: []string{"model"}})
 	add(component.Descriptor{Kind: "invoker", Name: "quiet", Config: schema.Of[none](), Input: schema.Of[agentInput](),
 		Output: invoker.OutputSchema, Wants: []string{"no_model"}})
+	add(component.Descriptor{Kind: "invoker", Name: "command", Config: schema.Of[none](), Input: schema.Of[commandInput](), Output: invoker.OutputSchema})
 	add(component.Descriptor{Kind: "judger", Name: "answer", Config: schema.Of[answerConfig](), Input: schema.Of[answerInput](), Output: judger.Output})
 	add(component.Descriptor{Kind: "judger", Name: "exact42", Config: schema.Of[none](), Output: judger.Output})
 	add(component.Descriptor{Kind: "judger", Name: "label", Config: schema.Of[none](), Input: schema.Of[labelInput](),

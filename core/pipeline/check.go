@@ -27,6 +27,8 @@ type check struct {
 	ids     map[*yaml.Node]string
 	flat    []placed          // every stage, those within loops included
 	passed  map[string]string // why stages may be passed over, by id
+	// programWords are the texts that name a program.
+	programWords map[*yaml.Node]bool
 }
 
 // Check checks the file against its plugins. The error is Diagnostics and
@@ -36,7 +38,7 @@ func (f *File) Check(cat Catalog) (*Pipeline, error) {
 	before := f.found
 	f.found = append(Diagnostics(nil), before...)
 	defer func() { f.found = before }()
-	c := &check{f: f, cat: cat, types: map[string]*Type{}, used: map[string]bool{}, called: map[string]bool{}}
+	c := &check{f: f, cat: cat, types: map[string]*Type{}, used: map[string]bool{}, called: map[string]bool{}, programWords: map[*yaml.Node]bool{}}
 	c.p = &Pipeline{
 		Path: f.abso, Dir: f.dir, Name: f.name(), Source: []byte(f.src.text), Tasks: f.tasks, Samples: f.samples,
 		Models: map[string]*Model{}, Hashes: map[string]string{f.abso: hash([]byte(f.src.text))},
@@ -408,6 +410,9 @@ func (c *check) unused() {
 // describe finds a component, or reports that there is none.
 func (c *check) describe(n *yaml.Node, kind, name string) (component.Descriptor, bool) {
 	id := kind + "/" + name
+	if c.f.spoiled[id] {
+		return component.Descriptor{}, false
+	}
 	names := c.cat.Names(kind)
 	if !contains(names, name) && c.f.keys[id] == nil {
 		c.unknown(n, kind, name, names)

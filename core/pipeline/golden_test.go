@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,9 +41,30 @@ func options(src string) ParseOptions {
 		if feature, ok := strings.CutPrefix(arg, "--enable "); ok {
 			o.Enable = append(o.Enable, feature)
 		}
+		if names, ok := strings.CutPrefix(arg, "--programs "); ok {
+			o.Program = installed(strings.Fields(names))
+		}
 		o.NoEnv = o.NoEnv || arg == "--no-env"
 	}
 	return o
+}
+
+// installed is a machine on which these names are in PATH; paths are looked
+// up.
+func installed(names []string) func(string) error {
+	return func(name string) error {
+		if strings.Contains(name, "/") {
+			info, err := os.Stat(name)
+			if err == nil && info.Mode()&0o111 == 0 {
+				return errors.New("it is not executable")
+			}
+			return err
+		}
+		if slices.Contains(names, name) {
+			return nil
+		}
+		return os.ErrNotExist
+	}
 }
 
 // TestDiagnostics holds every message to its golden file, as printed.

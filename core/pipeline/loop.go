@@ -29,6 +29,7 @@ func (c *check) run(n *yaml.Node, s *Stage, sc *scope) bool {
 		s.Timeout = judgerTimeout
 	}
 	b := &builder{c: c, sc: sc, stage: s.ID, key: "run", d: component.Descriptor{Kind: "the", Name: "command line"}, ok: true}
+	c.program(v, false)
 	root, _ := b.list(v, listOf(stringType), nil)
 	s.Run = &Template{root: root, where: where(f.at(v))}
 	c.stageHooks(n, s)

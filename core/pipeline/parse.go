@@ -32,6 +32,9 @@ type File struct {
 	samples   int
 	plugins   []PluginSource
 	keys      map[string]*yaml.Node // of `plugins:`
+	// spoiled are plugins of the file that can't be used, which was reported
+	// where they stand.
+	spoiled map[string]bool
 }
 
 // maxSource bounds a pipeline file, in bytes.
@@ -70,7 +73,7 @@ func ParseSource(path string, src []byte, o ParseOptions) (*File, error) {
 		src:    &source{name: path, text: string(src)},
 		origin: map[*yaml.Node]*source{}, bad: map[*yaml.Node]bool{}, enabled: map[string]bool{},
 		report: report{secrets: map[string]bool{}},
-		tables: newTables(), keys: map[string]*yaml.Node{},
+		tables: newTables(), keys: map[string]*yaml.Node{}, spoiled: map[string]bool{},
 	}
 	for _, name := range o.Enable {
 		f.enabled[name] = true
@@ -161,7 +164,11 @@ func (p *Pipeline) Reads() []Read { return p.reads }
 // PluginError is the error of a plugin of the file that can't be registered,
 // with the place where the file names it and all else that is wrong so far.
 func (f *File) PluginError(s PluginSource, err error) error {
-	g := &File{report: report{append(Diagnostics(nil), f.found...), f.secrets}, src: f.src, origin: f.origin, path: f.path}
-	g.errorf(g.at(f.keys[s.Key]), "plugin", "", "the plugin %s can't be used: %s", s.Key, err)
+	g := &File{report: report{append(Diagnostics(nil), f.found...), f.secrets}, src: f.src, origin: f.origin, path: f.path, keys: f.keys}
+	g.pluginError(s, err)
 	return g.Problems()
+}
+
+func (f *File) pluginError(s PluginSource, err error) {
+	f.errorf(f.at(f.keys[s.Key]), "plugin", "", "the plugin %s can't be used: %s", s.Key, err)
 }

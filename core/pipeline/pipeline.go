@@ -297,10 +297,14 @@ type ParseOptions struct {
 	// GivenTasks, if not nil, are the tasks: no tasks file is read. It is how
 	// a run is resumed.
 	GivenTasks []Task
-	// NoEnv leaves ${env:} and ${file:} as they are.
+	// NoEnv leaves ${env:} and ${file:} as they are, and programs unsought.
 	NoEnv bool
 	// Env looks up ${env:}; os.LookupEnv by default.
 	Env func(string) (string, bool)
+	// Program says why a program can't be started: one of an absolute path, or
+	// of a name that is looked for as agents look for it. The error of one that
+	// isn't there is fs.ErrNotExist. Nil, or NoEnv, looks for none.
+	Program func(name string) error
 	// Enable names features of the file's language that are known to the
 	// decoder and refused unless named here; see Features.
 	Enable []string

@@ -326,3 +326,66 @@ func TestLaterFeaturesAreThere(t *testing.T) {
 	assert.NoError(t, p.Stages[2].CheckOutput(json.RawMessage(`{"verdict":"a","notes":""}`)))
 	assert.ErrorContains(t, p.Stages[2].CheckOutput(json.RawMessage(`{"verdict":"c","notes":""}`)), `/verdict: 'c' is not one of "a", "b"`)
 }
+
+// A relative program starts at the file's folder, whether the file spells it
+// out or an expression gives it.
+func TestProgramsStartAtTheFile(t *testing.T) {
+	path := write(t, "sub/p.yaml", `penstock: v1
+tasks: { inline: [{ id: one, program: ./bin/late, argv: [bin/late, ./x], name: sh }] }
+models: { m: { upstream: { kind: script, file: model.yaml }, format: hermes } }
+stages:
+  - { id: config, uses: invoker/agent, model: m, with: { prompt: x, command: [./bin/agent, ./x] } }
+  - { id: plain, uses: invoker/command, with: { command: bin/agent } }
+  - { id: server, uses: invoker/agent, model: m, with: { prompt: x, mcp: { tool: { command: ../tool } } } }
+  - { id: word, uses: invoker/command, with: { command: ["${{ task.program }}", ./x] } }
+  - { id: text, uses: invoker/command, with: { command: "${{ task.program }}" } }
+  - { id: mixed, uses: invoker/command, with: { command: ["./bin/${{ task.id }}"] } }
+  - { id: whole, uses: invoker/command, with: { command: "${{ task.argv }}" } }
+  - { id: name, uses: invoker/command, with: { command: ["${{ task.name }}"] } }
+  - { id: filled, uses: invoker/command, with: { command: [$PENSTOCK_WORKSPACE/x] } }
+  - { id: program, run: [bin/measure, ./x] }
+`, "sub/model.yaml", "")
+	p, err := load(path, ParseOptions{Enable: []string{"run"}})
+	require.NoError(t, err)
+	dir := filepath.Dir(path)
+	env := Env{Task: p.Tasks[0].Data}
+	got := map[string]string{}
+	for _, s := range p.Stages {
+		template := s.Input
+		if s.Kind == KindRun {
+			template = s.Run
+		}
+		raw, err := template.JSON(env)
+		require.NoError(t, err)
+		got[s.ID] = strings.ReplaceAll(string(raw), dir, "DIR")
+	}
+	assert.JSONEq(t, `{"command":["DIR/bin/agent","./x"]}`, strings.ReplaceAll(string(p.Stages[0].Config), dir, "DIR"))
+	assert.Equal(t, map[string]string{
+		"config":  `{"prompt":"x"}`,
+		"plain":   `{"command":"DIR/bin/agent"}`,
+		"server":  `{"prompt":"x","mcp":{"tool":{"command":"` + filepath.Join(filepath.Dir(dir), "tool") + `"}}}`,
+		"word":    `{"command":["DIR/bin/late","./x"]}`,
+		"text":    `{"command":"DIR/bin/late"}`,
+		"mixed":   `{"command":["DIR/bin/one"]}`,
+		"whole":   `{"command":["DIR/bin/late","./x"]}`,
+		"name":    `{"command":["sh"]}`,
+		"filled":  `{"command":["$PENSTOCK_WORKSPACE/x"]}`,
+		"program": `["DIR/bin/measure","./x"]`,
+	}, got)
+}
+
+// What is wrong with one plugin is told with all else that is wrong, and what
+// uses it is not reported again.
+func TestAPluginThatFailedIsReportedOnce(t *testing.T) {
+	path := write(t, "p.yaml", strings.Replace(example, "name: calc", "nmae: calc", 1), "tasks.jsonl", tasks, "model.yaml", "", "exact42/main.go", "")
+	f, err := Parse(path, ParseOptions{Env: func(string) (string, bool) { return "s3cret", true }})
+	require.Error(t, err)
+	f.PluginFailed(f.PluginSources()[0], os.ErrInvalid)
+	cat := newCatalog()
+	delete(cat, "judger/exact42")
+	_, err = f.Check(cat)
+	assert.Contains(t, err.Error(), "unknown key 'nmae'")
+	assert.Contains(t, err.Error(), "p.yaml:4:3: error: the plugin judger/exact42 can't be used: invalid argument")
+	assert.Equal(t, 1, strings.Count(err.Error(), "judger/exact42 can't be used"))
+	assert.NotContains(t, err.Error(), "there is no judger")
+}

@@ -13,7 +13,8 @@ import (
 
 var componentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
-// loadPlugins reads `plugins:`. An entry that is wrong is left out.
+// loadPlugins reads `plugins:`. An entry that is wrong is left out, and what
+// uses it is not reported again.
 func (f *File) loadPlugins() {
 	node := f.get(f.root, "plugins")
 	if node == nil {
@@ -21,14 +22,24 @@ func (f *File) loadPlugins() {
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
-		if f.bad[value] {
-			continue
+		if !f.bad[value] {
+			if s, ok := f.plugin(key, value); ok {
+				f.plugins = append(f.plugins, s)
+				f.keys[s.Key] = key
+				continue
+			}
 		}
-		if s, ok := f.plugin(key, value); ok {
-			f.plugins = append(f.plugins, s)
-			f.keys[s.Key] = key
-		}
+		f.spoiled[key.Value] = true
+		kind, name, _ := strings.Cut(key.Value, "/")
+		f.spoiled[nearest(kind, component.Kinds)+"/"+name] = true
 	}
+}
+
+// PluginFailed reports that a plugin of the file can't be registered. Check
+// then tells of it with all else that is wrong.
+func (f *File) PluginFailed(s PluginSource, err error) {
+	f.pluginError(s, err)
+	f.spoiled[s.Key] = true
 }
 
 func (f *File) plugin(key, n *yaml.Node) (PluginSource, bool) {
@@ -135,6 +146,9 @@ func (f *File) argv(n *yaml.Node) []string {
 		if !f.exists(n.Content[0], out[0], false) {
 			return nil
 		}
+	}
+	if len(out) > 0 && !f.startable(n.Content[0], out[0], true, false) {
+		return nil
 	}
 	for i, word := range out {
 		if strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../") {

@@ -156,6 +156,12 @@ func explain(k jsonschema.ErrorKind) (text, hint string) {
 			return fmt.Sprintf("'%s' is not one of %s", got, quoteAll(want, ", ")), suggest("", got, want)
 		}
 		return fmt.Sprintf("%v is not one of %v", t.Got, t.Want), ""
+	case *errkind.MinItems:
+		return fmt.Sprintf("the list has %d items, want at least %d", t.Got, t.Want), ""
+	case *errkind.MinLength:
+		if t.Got == 0 {
+			return "the text is empty", ""
+		}
 	case *errkind.Format:
 		return fmt.Sprintf("'%v': %v", t.Got, t.Err), ""
 	}

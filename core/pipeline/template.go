@@ -32,6 +32,9 @@ type part struct {
 	keys    []string // of an object
 	items   []*part  // of an object or a list
 	object  bool
+	// dir, if it isn't "", is the folder at which the program that an expr or
+	// a text names starts.
+	dir string
 }
 
 // piece is text or an expression within text.
@@ -71,13 +74,13 @@ func (p *part) append(b []byte, env Env) ([]byte, error) {
 		return append(b, p.literal...), nil
 	case p.expr != nil:
 		v, err := p.expr.JSON(env)
-		return append(b, v...), err
+		return append(b, startAt(p.dir, v)...), err
 	case p.text != nil:
 		s, err := join(p.text, env)
 		if err != nil {
 			return nil, err
 		}
-		return append(b, quoted(s)...), nil
+		return append(b, startAt(p.dir, quoted(s))...), nil
 	}
 	open, end := byte('['), byte(']')
 	if p.object {

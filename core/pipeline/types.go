@@ -29,6 +29,7 @@ type Type struct {
 	optional bool
 	why      string  // why it may be null or missing
 	elem     *Type   // of a list; nil = any
+	orText   bool    // a list that may also be given as its only text
 	fields   []Field // of an object
 	index    map[string]int
 	rest     *Type // type of an object's other fields; nil = there are none
@@ -139,6 +140,9 @@ func (t *Type) String() string {
 		if t.elem != nil && t.elem.base != tAny {
 			s = "list of " + t.elem.String()
 		}
+		if t.orText {
+			s += " or string"
+		}
 	}
 	if t.nullable || t.optional {
 		s += " or nil"
@@ -234,6 +238,8 @@ func misfit(from, to *Type) string {
 	switch {
 	case from.base == to.base:
 	case from.base == tInteger && to.base == tNumber:
+	case from.base == tString && to.base == tList && to.orText:
+		return ""
 	default:
 		return fmt.Sprintf("this is %s, want %s", from.present().a(), to.a())
 	}
@@ -302,6 +308,8 @@ func contains(list []string, s string) bool {
 // schemaNode is the part of JSON Schema that types are read from.
 type schemaNode struct {
 	Type        json.RawMessage            `json:"type"`
+	Format      string                     `json:"format"`
+	Default     json.RawMessage            `json:"default"`
 	Enum        []any                      `json:"enum"`
 	Const       *any                       `json:"const"`
 	Properties  map[string]json.RawMessage `json:"properties"`
@@ -360,6 +368,9 @@ func (r *schemaReader) read(raw json.RawMessage) *Type {
 	kinds, ok := schemaKinds(s)
 	if !ok {
 		return anyType
+	}
+	if s.Format == programFormat && contains(kinds, "array") && contains(kinds, "string") {
+		return r.kind("array", s).with(func(c *Type) { c.orText = true })
 	}
 	var out *Type
 	for _, k := range kinds {

@@ -69,6 +69,7 @@ func (c *check) settings(at, holder *yaml.Node, d component.Descriptor, sc *scop
 		input = &side{name: "input"}
 	}
 	key, with := lookup(holder, "with")
+	uses := at
 	if key != nil {
 		at = key
 	}
@@ -95,6 +96,8 @@ func (c *check) settings(at, holder *yaml.Node, d component.Descriptor, sc *scop
 			halves[to].Content = append(halves[to].Content, key, value)
 		}
 	}
+	c.findPrograms(uses, halves[config], config, d)
+	c.findPrograms(uses, halves[input], input, d)
 	out := settings{config: c.config(at, halves[config], config, d), takes: input.schema}
 	out.input = c.input(at, halves[input], input, d, sc, stage)
 	return out
@@ -129,7 +132,7 @@ func (c *check) config(at, n *yaml.Node, s *side, d component.Descriptor) json.R
 			f.errorf(f.within(leaf, len([]rune(leaf.Value[:i]))), "config", fmt.Sprintf("these take one: %s", list3(c.inputNames(d))),
 				"this is a setting of %s, given once at the start: it takes no ${{ }}", d.ID())
 		}
-		return quoted(f.resolve(leaf, leaf.Value))
+		return quoted(c.value(leaf))
 	})
 	if err != nil {
 		c.jsonError(err)
@@ -389,7 +392,7 @@ func (b *builder) text(n *yaml.Node, want *Type, at []string) (*part, []byte) {
 	}
 	if len(cut) == 1 && !cut[0].expr {
 		b.bareBraces(n)
-		raw := quoted(f.resolve(n, n.Value))
+		raw := quoted(b.c.value(n))
 		return &part{literal: raw}, raw
 	}
 	r := reader{b.stage, b.key + "." + strings.Join(at, ".")}
@@ -405,7 +408,7 @@ func (b *builder) text(n *yaml.Node, want *Type, at []string) (*part, []byte) {
 			}
 		}
 		b.exprs = append(b.exprs, pointer(at))
-		return &part{expr: e}, standIn(want)
+		return &part{expr: e, dir: b.c.programDir(n)}, standIn(want)
 	}
 	return b.mixed(n, cut, r, want, at)
 }
@@ -426,7 +429,7 @@ func (b *builder) bareBraces(n *yaml.Node) {
 func (b *builder) mixed(n *yaml.Node, cut []span, r reader, want *Type, at []string) (*part, []byte) {
 	f := b.c.f
 	b.bareBraces(n)
-	p := &part{text: []piece{}}
+	p := &part{text: []piece{}, dir: b.c.programDir(n)}
 	ok := true
 	for _, s := range cut {
 		if !s.expr {

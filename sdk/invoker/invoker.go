@@ -52,6 +52,9 @@ type File struct {
 // Plan is how the program is started. Env is added to the allow-listed
 // environment; a name in it wins.
 type Plan struct {
+	// Argv is the program and its arguments. A name is looked for in PATH, a
+	// relative path starts at the workspace. A setting that is a schema.Argv
+	// has an absolute path where the pipeline file gives a relative one.
 	Argv  []string          `json:"argv"`
 	Env   map[string]string `json:"env,omitempty"`
 	Files []File            `json:"files,omitempty"`

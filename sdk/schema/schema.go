@@ -8,6 +8,11 @@
 //
 // A field without omitempty (or omitzero) is required. A pointer may be null.
 // A json.RawMessage or an any may hold any value.
+//
+// A program that the component has started is an Argv. In its schema it has
+// the format "program", which tells the host two things: a relative path
+// starts at the folder of the pipeline file, and a program that isn't there is
+// an error before anything runs. What begins with $ is left to the component.
 package schema
 
 import (
@@ -46,7 +51,22 @@ func Of[T any]() json.RawMessage { return json.RawMessage(of(reflect.TypeFor[T](
 var (
 	rawType      = reflect.TypeFor[json.RawMessage]()
 	durationType = reflect.TypeFor[time.Duration]()
+	argvType     = reflect.TypeFor[Argv]()
 )
+
+// Argv is a program and its arguments. In JSON it is a list, or a text that is
+// the program alone, spaces and all.
+type Argv []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *Argv) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil && string(data) != "null" {
+		*a = Argv{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(a))
+}
 
 func of(t reflect.Type, tag *reflect.StructTag) []byte {
 	switch {
@@ -54,6 +74,8 @@ func of(t reflect.Type, tag *reflect.StructTag) []byte {
 		return object(describe(tag, nil))
 	case t == durationType:
 		return object(describe(tag, []property{{"type", []byte(`"string"`)}, {"format", []byte(`"duration"`)}}))
+	case t == argvType:
+		return object(describe(tag, []property{{"type", []byte(`["array","string"]`)}, {"items", []byte(`{"type":"string"}`)}, {"minItems", []byte("1")}, {"minLength", []byte("1")}, {"format", []byte(`"program"`)}}))
 	case t.Kind() == reflect.Pointer:
 		return nullable(of(t.Elem(), tag))
 	}

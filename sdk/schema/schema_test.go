@@ -38,3 +38,25 @@ func TestDecode(t *testing.T) {
 	assert.EqualError(t, Decode([]byte(`{"turns":"x"}`), &s), "/turns: is string, want integer")
 	assert.Error(t, Decode([]byte(`{} {}`), &s))
 }
+
+// A command line may be given as a list, or as the program alone.
+func TestArgv(t *testing.T) {
+	type config struct {
+		Command Argv `json:"command,omitempty" default:"[\"claude\"]" desc:"the program"`
+	}
+	assert.JSONEq(t, `{"type":"object","properties":{"command":{"type":["array","string"],"items":{"type":"string"},
+		"minItems":1,"minLength":1,"format":"program","description":"the program","default":["claude"]}},"additionalProperties":false}`, string(Of[config]()))
+	for text, want := range map[string]Argv{
+		`{"command":["a","b c"]}`: {"a", "b c"},
+		`{"command":"a b"}`:       {"a b"},
+		`{"command":null}`:        nil,
+		`{}`:                      nil,
+	} {
+		var c config
+		require.NoError(t, Decode([]byte(text), &c), text)
+		assert.Equal(t, want, c.Command, text)
+	}
+	var c config
+	assert.ErrorContains(t, Decode([]byte(`{"command":7}`), &c), "is number, want array")
+	assert.ErrorContains(t, Decode([]byte(`{"command":["a",7]}`), &c), "is number, want string")
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-dev/penstock/plugins/invokers/streamjson"
 	"github.com/penstock-dev/penstock/sdk/invoker"
+	"github.com/penstock-dev/penstock/sdk/schema"
 )
 
 // Config is what a stage's `with:` sets once.
@@ -20,7 +21,7 @@ type Config struct {
 	MCP      map[string]streamjson.Server `json:"mcp,omitempty" desc:"MCP servers on standard input and output, by name"`
 	System   string                       `json:"system,omitempty" desc:"system prompt"`
 	Tools    []string                     `json:"tools,omitempty" desc:"the agent's own tools: bash, or none (the default)"`
-	Command  []string                     `json:"command,omitempty" desc:"how the agent is started; default penstock dev agent"`
+	Command  schema.Argv                  `json:"command,omitempty" default:"[\"penstock\",\"dev\",\"agent\"]" desc:"the program and its arguments, or the program alone; a relative path starts at the folder of the pipeline file; default penstock dev agent"`
 	Args     []string                     `json:"args,omitempty" desc:"further arguments"`
 }
 

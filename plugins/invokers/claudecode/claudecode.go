@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-dev/penstock/plugins/invokers/streamjson"
 	"github.com/penstock-dev/penstock/sdk/invoker"
+	"github.com/penstock-dev/penstock/sdk/schema"
 )
 
 // Config is what a stage's `with:` sets once.
@@ -24,7 +25,7 @@ type Config struct {
 	// Tools is a pointer because an empty list is not the same as none given.
 	Tools          *[]string         `json:"tools,omitempty" desc:"the program's own tools, exactly; an empty list is no tools; absent is the program's default set, unchecked"`
 	Bare           *bool             `json:"bare,omitempty" desc:"no memory, hooks, CLAUDE.md or reminders; default true"`
-	Command        string            `json:"command,omitempty" desc:"path or name of the program; default claude"`
+	Command        schema.Argv       `json:"command,omitempty" default:"[\"claude\"]" desc:"the program and its arguments, or the program alone; a relative path starts at the folder of the pipeline file; default claude"`
 	PermissionMode string            `json:"permission_mode,omitempty" enum:"bypassPermissions,acceptEdits,dontAsk,default,plan" desc:"default bypassPermissions"`
 	Args           []string          `json:"args,omitempty" desc:"further arguments"`
 	Env            map[string]string `json:"env,omitempty" desc:"added to the environment; wins over what is set here, save address and key"`
@@ -48,8 +49,8 @@ func New(cfg Config) (invoker.Invoker, error) {
 	if err := streamjson.CheckServers(cfg.MCP); err != nil {
 		return nil, err
 	}
-	if cfg.Command == "" {
-		cfg.Command = "claude"
+	if len(cfg.Command) == 0 {
+		cfg.Command = schema.Argv{"claude"}
 	}
 	switch cfg.PermissionMode {
 	case "":
@@ -92,13 +93,13 @@ func (c *claude) Plan(_ context.Context, r *invoker.PlanRequest) (*invoker.Plan,
 }
 
 func (c *claude) argv(s invoker.Session) []string {
-	argv := []string{
-		c.cfg.Command, "-p", "--output-format", "stream-json", "--verbose",
+	argv := append(slices.Clone(c.cfg.Command),
+		"-p", "--output-format", "stream-json", "--verbose",
 		"--model", s.Model,
 		"--permission-mode", c.cfg.PermissionMode,
 		"--no-session-persistence",
-		"--strict-mcp-config", "--mcp-config", s.Home + "/mcp.json",
-	}
+		"--strict-mcp-config", "--mcp-config", s.Home+"/mcp.json",
+	)
 	if c.cfg.Bare == nil || *c.cfg.Bare {
 		argv = append(argv, "--bare")
 	}

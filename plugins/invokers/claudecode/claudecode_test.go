@@ -74,6 +74,17 @@ func TestFaultA1NoToolsIsAnExplicitEmptySet(t *testing.T) {
 	assert.False(t, r.Ready)
 }
 
+// The program is given as in other invokers: a list, or the program alone.
+func TestCommand(t *testing.T) {
+	for config, want := range map[string][]string{
+		`{"command":"/opt/my claude"}`:           {"/opt/my claude", "-p"},
+		`{"command":["/opt/claude"]}`:            {"/opt/claude", "-p"},
+		`{"command":["node","/opt/cli.js","x"]}`: {"node", "/opt/cli.js", "x", "-p"},
+	} {
+		assert.Equal(t, want, plan(t, config).Argv[:len(want)], config)
+	}
+}
+
 func TestNotBare(t *testing.T) {
 	assert.NotContains(t, plan(t, `{"bare":false}`).Argv, "--bare")
 }

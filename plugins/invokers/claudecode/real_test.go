@@ -23,6 +23,7 @@ import (
 
 	"github.com/penstock-dev/penstock/plugins/invokers/streamjson"
 	"github.com/penstock-dev/penstock/sdk/invoker"
+	"github.com/penstock-dev/penstock/sdk/schema"
 )
 
 // These tests drive the real program against a small stand-in for the API.
@@ -103,7 +104,7 @@ func drive(t *testing.T, a *api, c Config, prompt string) ran {
 	if program == "" {
 		t.Skip("PENSTOCK_CLAUDE does not name the Claude Code program")
 	}
-	c.Command = program
+	c.Command = schema.Argv{program}
 	i, err := New(c)
 	require.NoError(t, err)
 	server := httptest.NewServer(a)

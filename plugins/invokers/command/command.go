@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/penstock-dev/penstock/sdk/invoker"
+	"github.com/penstock-dev/penstock/sdk/schema"
 )
 
 // Config is what a stage's `with:` sets once.
@@ -27,7 +28,7 @@ type Config struct {
 // Input is what `with:` gives for each rollout. In all of it $PENSTOCK_NAME
 // and ${PENSTOCK_NAME} stand for what variables returns.
 type Input struct {
-	Command []string          `json:"command" desc:"the program and its arguments"`
+	Command schema.Argv       `json:"command" desc:"the program and its arguments, or the program alone; a relative path starts at the folder of the pipeline file"`
 	Env     map[string]string `json:"env,omitempty" desc:"environment; $PENSTOCK_BASE_URL, _TOKEN, _MODEL, _SESSION, _WORKSPACE and _HOME are filled in, here and everywhere"`
 	Stdin   string            `json:"stdin,omitempty" desc:"standard input"`
 	Files   map[string]string `json:"files,omitempty" desc:"files by path, written first; a relative path is in the workspace, one that begins with ~/ in the home"`

@@ -15,11 +15,12 @@ import (
 
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/invoker"
+	"github.com/penstock-dev/penstock/sdk/schema"
 )
 
 // Server is an MCP server on standard input and output. Command is its argv.
 type Server struct {
-	Command []string          `json:"command" desc:"the server's program and its arguments"`
+	Command schema.Argv       `json:"command" desc:"the server's program and its arguments, or the program alone; a relative path starts at the folder of the pipeline file"`
 	Env     map[string]string `json:"env,omitempty" desc:"added to the server's environment"`
 }
 
