@@ -22,7 +22,7 @@ const (
 	DefaultGrace     = 5 * time.Second
 	DefaultStdoutMax = 16 << 20
 	stderrMax        = 64 << 10
-	lineMax          = 64 << 20
+	lineMax          = 16 << 20
 )
 
 // Spec is one program to run.
@@ -47,7 +47,7 @@ type Spec struct {
 	Redact func(io.Writer) io.WriteCloser
 	// Line is called with each line of standard output as it comes, without
 	// its newline. The slice is only valid during the call. A line longer than
-	// 64 MiB is left out and counted in Exit.LongLines.
+	// 16 MiB is left out and counted in Exit.LongLines.
 	Line func(line []byte)
 	// Active is called whenever the program wrote something.
 	Active func()
@@ -90,8 +90,8 @@ type Exit struct {
 	// not seen and a process of it may be left.
 	Lost bool
 
-	Stdout    []byte // the end of standard output, cut at a line
-	Stderr    []byte // the last 64 KiB of standard error
+	Stdout    string // the end of standard output, cut at a line
+	Stderr    string // the last 64 KiB of standard error
 	LongLines int    // lines of standard output too long for Spec.Line
 	// OutputErr says why Stdout or Stderr could not be stored whole.
 	OutputErr error

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -125,41 +126,73 @@ func (o *output) close() {
 	}
 }
 
-// tail keeps the last max bytes, and at times some more.
+// tail keeps the last max bytes, and at most a piece more. It grows by pieces,
+// so that nothing that is kept is ever copied.
 type tail struct {
-	max int
-	buf []byte
-	cut bool
+	max    int
+	pieces [][]byte // all but the last one are full
+	length int
+	cut    bool
 }
+
+// tailPiece is the length of a piece.
+const tailPiece = 64 << 10
 
 func (t *tail) write(b []byte) {
-	if len(t.buf)+len(b) > t.max+t.max/4+len(b) {
-		t.buf = append(t.buf[:0], t.buf[len(t.buf)-t.max:]...)
-		t.cut = true
+	for len(b) > 0 {
+		n := len(t.pieces)
+		if n == 0 || len(t.pieces[n-1]) == cap(t.pieces[n-1]) {
+			fresh := t.piece()
+			t.pieces = append(t.pieces, fresh)
+			n = len(t.pieces)
+		}
+		last := &t.pieces[n-1]
+		k := min(len(b), cap(*last)-len(*last))
+		*last = append(*last, b[:k]...)
+		t.length += k
+		b = b[k:]
 	}
-	t.buf = append(t.buf, b...)
 }
 
-// bytes returns what is kept. When something was left out it starts at a
-// line; or, in a line that is longer than all that is kept, at a letter.
-func (t *tail) bytes(atLine bool) []byte {
-	b := t.buf
-	cut := t.cut
-	if len(b) > t.max {
-		b, cut = b[len(b)-t.max:], true
+// piece is an empty piece: the first one where that isn't needed any more.
+func (t *tail) piece() []byte {
+	if len(t.pieces) == 0 || t.length-len(t.pieces[0]) < t.max {
+		return make([]byte, 0, min(tailPiece, t.max))
 	}
+	first := t.pieces[0]
+	t.length -= len(first)
+	t.pieces, t.cut = append(t.pieces[:0], t.pieces[1:]...), true
+	return first[:0]
+}
+
+// take returns what is kept, and keeps it no longer. When something was left
+// out it starts at a line; or, in a line that is longer than all that is kept,
+// at a letter.
+func (t *tail) take() string {
+	skip := max(t.length-t.max, 0)
+	cut := t.cut || skip > 0
+	var b strings.Builder
+	b.Grow(t.length - skip)
+	for i, p := range t.pieces {
+		n := min(skip, len(p))
+		skip -= n
+		b.Write(p[n:])
+		t.pieces[i] = nil
+	}
+	t.pieces, t.length = nil, 0
+	text := b.String()
 	if !cut {
-		return b
+		return text
 	}
-	if i := bytes.IndexByte(b, '\n'); atLine && i >= 0 && i+1 < len(b) {
-		return b[i+1:]
+	if i := strings.IndexByte(text, '\n'); i >= 0 && i+1 < len(text) {
+		return text[i+1:]
 	}
-	for i := 0; i < len(b) && i < utf8.UTFMax; i++ {
-		if utf8.RuneStart(b[i]) {
-			return b[i:]
+	for i := 0; i < len(text) && i < utf8.UTFMax; i++ {
+		if utf8.RuneStart(text[i]) {
+			return text[i:]
 		}
 	}
-	return b
+	return text
 }
 
 // lines hands on whole lines.
@@ -194,10 +227,14 @@ func (l *lines) add(b []byte) {
 	if l.skip {
 		return
 	}
-	if len(l.part)+len(b) > lineMax {
+	n := len(l.part) + len(b)
+	if n > lineMax {
 		l.part, l.skip = nil, true
 		l.long++
 		return
+	}
+	if n > cap(l.part) {
+		l.part = append(make([]byte, 0, min(max(n, 2*cap(l.part)), lineMax)), l.part...)
 	}
 	l.part = append(l.part, b...)
 }

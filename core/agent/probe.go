@@ -116,7 +116,7 @@ func (r *Runner) probeSandbox(ctx context.Context, s sandbox.Sandbox) (*escapes,
 		return nil, err
 	}
 	var found escapes
-	if e.Code != 0 || json.Unmarshal(e.Stdout, &found) != nil {
+	if e.Code != 0 || json.Unmarshal([]byte(e.Stdout), &found) != nil {
 		return nil, fmt.Errorf("exit code %d %s: %s", e.Code, e.Signal, strings.TrimSpace(string(e.Stderr)))
 	}
 	// What a program says of itself is not all: the host looks, too.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/penstock-dev/penstock/core/agent"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/trace"
@@ -53,7 +55,7 @@ func (r *rollout) execute(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 	if err != nil {
 		return invoker.InfraError, nil, fmt.Errorf("start program: %w", err)
 	}
-	output, err := chat.Marshal(map[string]any{"exit_code": exit.Code, "text": string(exit.Stdout)})
+	output, err := withText(exit.Stdout, map[string]any{"exit_code": exit.Code})
 	if err != nil {
 		return invoker.InfraError, nil, fmt.Errorf("encode output: %w", err)
 	}
@@ -74,6 +76,21 @@ func (r *rollout) execute(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 	return invoker.OK, output, nil
 }
 
+// withText encodes the output of a stage. Its text may be all that is kept of a
+// program's output, so that it is quoted in place, once.
+func withText(text string, fields map[string]any) (json.RawMessage, error) {
+	rest, err := chat.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	out := append(make([]byte, 0, len(text)+len(text)/16+len(rest)+len(`"text":"",`)), `{"text":`...)
+	if out, err = jsontext.AppendQuote(out, strings.ToValidUTF8(text, "\uFFFD")); err != nil {
+		return nil, err
+	}
+	out = append(out, ',')
+	return append(out, rest[1:]...), nil
+}
+
 // hide leaves a program nothing of the run folder but its workspace, its home
 // and the bin folder: the tasks and their answers, the operator's token and
 // the other rollouts are in there.
@@ -82,8 +99,8 @@ func (r *rollout) hide(spec *agent.Spec, home string) {
 }
 
 // lastWords is ": " with the last line that a program wrote.
-func lastWords(stderr []byte) string {
-	text := strings.TrimSpace(string(stderr))
+func lastWords(stderr string) string {
+	text := strings.TrimSpace(stderr)
 	if text == "" {
 		return ""
 	}

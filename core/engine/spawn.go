@@ -69,8 +69,8 @@ func (r *rollout) spawn(ctx context.Context, s *pipeline.Stage, res *trace.Stage
 	switch status {
 	case "ok", "agent_error", "timeout", "max_turns", "budget":
 		res.Error = result.Error
-		res.Output, err = chat.Marshal(map[string]any{
-			"text": result.Text, "usage": result.Usage, "cost": result.Cost, "exit_status": status,
+		res.Output, err = withText(result.Text, map[string]any{
+			"usage": result.Usage, "cost": result.Cost, "exit_status": status,
 		})
 		return status, err
 	}
@@ -335,7 +335,7 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 	}
 	result, err := v.invoker.Result(context.WithoutCancel(ctx), &invoker.ResultRequest{
 		Exit: exit.Code, Signal: exit.Signal, ExitStatus: status, State: v.lines,
-		Stdout: string(exit.Stdout), Stderr: string(exit.Stderr),
+		Stdout: exit.Stdout, Stderr: exit.Stderr,
 	})
 	if err != nil {
 		return nil, invoker.InfraError, fmt.Errorf("read result: %w", err)
@@ -357,6 +357,9 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 	}
 	if exit.OutputErr != nil {
 		v.warn(v.stage.ID, fmt.Sprintf("output could not be stored whole: %v", exit.OutputErr))
+	}
+	if exit.LongLines > 0 {
+		v.warn(v.stage.ID, fmt.Sprintf("lines of output over 16 MiB are not read, but are in the artifact stdout: %d", exit.LongLines))
 	}
 	if v.session != nil {
 		result.Usage = &stats.Usage

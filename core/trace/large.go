@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -90,7 +91,9 @@ func encodeTo(w io.Writer, v any) error {
 	}
 	frame, err := json.Marshal(v, json.JoinOptions(marshal, json.WithMarshalers(json.JoinMarshalers(
 		json.MarshalToFunc(put),
-		json.MarshalToFunc(func(e *jsontext.Encoder, r stdjson.RawMessage) error { return put(e, string(r)) }),
+		json.MarshalToFunc(func(e *jsontext.Encoder, r stdjson.RawMessage) error {
+			return put(e, unsafe.String(unsafe.SliceData(r), len(r))) // read here alone
+		}),
 	))))
 	if err != nil {
 		return err

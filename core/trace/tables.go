@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -111,14 +112,16 @@ func (s *Store) Rollout(ctx context.Context, id string) (*Rollout, error) {
 // that is not nil, in one transaction. A verdict among them is also entered
 // into the table of verdicts.
 func (s *Store) PutStage(ctx context.Context, r *StageResult, ro *Rollout) error {
-	body, err := encode(r)
+	// The output may be all that is kept of a program's output.
+	body := bytes.NewBuffer(make([]byte, 0, len(r.Output)+len(r.Output)/8+1024))
+	err := encodeTo(body, r)
 	var rollout []byte
 	if err == nil && ro != nil {
 		rollout, err = encode(ro)
 	}
 	if err == nil {
 		err = s.write(ctx, func(t *tx) error {
-			if err := putStage(t, r, body); err != nil || ro == nil {
+			if err := putStage(t, r, body.Bytes()); err != nil || ro == nil {
 				return err
 			}
 			return putRollout(t, ro, rollout)
