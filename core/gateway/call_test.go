@@ -193,6 +193,43 @@ func TestRecordIsFull(t *testing.T) {
 	assert.Equal(t, c.Usage, s.Stats().Usage)
 }
 
+// TestSeed10aCase25OrderAndWeights: calls side by side have the order in which
+// they came and the one in which they ended, and each the weights that sampled it.
+func TestSeed10aCase25OrderAndWeights(t *testing.T) {
+	began, leave := make(chan struct{}), make(chan struct{})
+	e := &engine{reply: func(_ context.Context, r *upstream.Request) (upstream.Stream, error) {
+		s := stream("ok"+imEnd, 10)
+		s.list[0].WeightVersion = "step-8"
+		if strings.Contains(r.Prompt, "first") {
+			s.list[0].WeightVersion = "step-7"
+			s.wait = func(i int) error {
+				if i == 0 {
+					close(began)
+					<-leave
+				}
+				return nil
+			}
+		}
+		return s, nil
+	}}
+	b := start(t, e)
+	s := b.session(t)
+	got := make(chan answer, 1)
+	go func() { got <- post(t, s, ask("first", true)) }()
+	<-began
+	require.Equal(t, 200, post(t, s, ask("second", true)).status)
+	close(leave)
+	require.Equal(t, 200, (<-got).status)
+	calls := b.store.all()
+	require.Len(t, calls, 2)
+	second, first := calls[0], calls[1]
+	assert.Equal(t, []int{1, 2}, []int{first.Seq, second.Seq}, "as they came")
+	assert.True(t, first.Received.Before(second.Received))
+	assert.True(t, second.Done.Before(first.Done), "as they ended")
+	assert.Equal(t, "step-7", first.Weights)
+	assert.Equal(t, "step-8", second.Weights)
+}
+
 // TestSamplingByCapture: in training the model's sampling wins, else the
 // client's.
 func TestSamplingByCapture(t *testing.T) {

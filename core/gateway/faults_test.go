@@ -245,17 +245,30 @@ func TestUpstreamErrors(t *testing.T) {
 	}
 }
 
-// TestAbortIsNoReply: an engine that gave up is an error, never a short reply.
-func TestAbortIsNoReply(t *testing.T) {
-	e := &engine{reply: func(ctx context.Context, r *upstream.Request) (upstream.Stream, error) {
-		s := stream("half a", 100)
-		s.list[0].Finish = upstream.Finish{Raw: "abort", Reason: chat.FinishError}
-		return s, nil
-	}}
-	b := start(t, e)
-	assert.Equal(t, 502, post(t, b.session(t), ask("hello", false)).status)
-	c := b.store.only(t)
-	assert.Equal(t, trace.CallError, c.Status)
-	assert.Equal(t, "half a", c.Raw)
-	assert.Equal(t, "abort", c.Finish)
+// TestSeed10aCase14AbortIsNoReply: an engine that gave up, or that paused for new
+// weights, is an error in each dialect, never a short reply.
+func TestSeed10aCase14AbortIsNoReply(t *testing.T) {
+	for _, d := range dialects {
+		for _, streamed := range []bool{true, false} {
+			e := &engine{reply: func(ctx context.Context, r *upstream.Request) (upstream.Stream, error) {
+				s := stream("half a", 3)
+				s.list[len(s.list)-1].Finish = upstream.Finish{Raw: "abort", Reason: chat.FinishError}
+				return s, nil
+			}}
+			b := start(t, e)
+			path, body := d.request(streamed)
+			a := send(t, b.session(t), "POST", path, body)
+			assert.NotContains(t, a.body, d.end, d.name)
+			if streamed {
+				assert.Error(t, a.err, "%s: the connection is broken, not ended", d.name)
+			} else {
+				assert.Equal(t, 502, a.status, d.name)
+			}
+			c := b.store.only(t)
+			assert.Equal(t, trace.CallError, c.Status)
+			assert.Equal(t, "half a", c.Raw)
+			assert.Equal(t, "abort", c.Finish)
+			assert.Nil(t, c.Served)
+		}
+	}
 }

@@ -14,6 +14,10 @@ import (
 // maxRetryAfter is in seconds: clients give up at once on more.
 const maxRetryAfter = 60
 
+// SessionHeader carries a session's token for clients whose own key must stay
+// what it is.
+const SessionHeader = "X-Penstock-Session"
+
 // inbound is one HTTP request, after its route was found.
 type inbound struct {
 	w       http.ResponseWriter
@@ -84,7 +88,7 @@ func credentials(r *http.Request) (path string, tokens []string) {
 	for strings.HasPrefix(path, "//") { // a base URL that ends in a slash
 		path = path[1:]
 	}
-	for _, name := range []string{"X-Api-Key", "X-Goog-Api-Key", "Api-Key"} {
+	for _, name := range []string{SessionHeader, "X-Api-Key", "X-Goog-Api-Key", "Api-Key"} {
 		if key := r.Header.Get(name); key != "" {
 			tokens = append(tokens, key)
 		}

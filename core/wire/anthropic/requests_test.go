@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-dev/penstock/core/wire"
 	"github.com/penstock-dev/penstock/core/wire/rawjson"
 )
 
@@ -18,7 +20,7 @@ import (
 func TestRecordedRequestsLoseNothing(t *testing.T) {
 	files, err := filepath.Glob("testdata/requests/*.json")
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), 20)
+	require.Len(t, files, 22)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			body, err := os.ReadFile(file)
@@ -26,6 +28,7 @@ func TestRecordedRequestsLoseNothing(t *testing.T) {
 			r, err := New().Decode(body)
 			require.NoError(t, err)
 			assert.Empty(t, r.Unknown)
+			assert.Equal(t, value(t, body), recordedAs(t, r), "the record says all that the body did")
 
 			thinking := rawjson.Of(r.Envelope).Get("thinking")
 			again, err := EncodeRequest(&r.Chat, EncodeOptions{Model: r.Model, Stream: r.Stream, Thinking: json.RawMessage(thinking.Raw())})
@@ -104,4 +107,25 @@ func TestMessagesAndEnvelopeKeepTheirBytes(t *testing.T) {
 	assert.Equal(t, `{"content":[{"text":"]}","type":"text"}],"role":"assistant"}`, string(r.Messages[1]))
 	assert.Equal(t, `{"model":"m", "max_tokens" : 5,"messages" : [],"z":1.50,"metadata":{"b":null,"a":1}}`, string(r.Envelope))
 	assert.Equal(t, []string{"z"}, r.Unknown)
+}
+
+// recordedAs is a request as the record has it: the envelope and the messages.
+func recordedAs(t *testing.T, r *wire.Request) any {
+	t.Helper()
+	out := value(t, r.Envelope).(map[string]any)
+	list := []any{}
+	for _, m := range r.Messages {
+		list = append(list, value(t, m))
+	}
+	assert.Empty(t, out["messages"])
+	out["messages"] = list
+	return out
+}
+
+func value(t *testing.T, raw []byte) (v any) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	require.NoError(t, d.Decode(&v))
+	return v
 }

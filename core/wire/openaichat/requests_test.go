@@ -1,6 +1,7 @@
 package openaichat
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-dev/penstock/core/wire"
 )
 
 // TestRecordedRequestsLoseNothing decodes requests of real clients and writes
@@ -24,6 +27,7 @@ func TestRecordedRequestsLoseNothing(t *testing.T) {
 			r, err := New().Decode(body)
 			require.NoError(t, err)
 			assert.Empty(t, r.Unknown)
+			assert.Equal(t, value(t, body), recordedAs(t, r), "the record says all that the body did")
 			assert.Empty(t, r.Needs)
 			assert.True(t, r.Stream)
 			assert.True(t, r.WantUsage)
@@ -75,4 +79,25 @@ func asJSON(t *testing.T, v any) string {
 	b, err := json.Marshal(v)
 	require.NoError(t, err)
 	return string(b)
+}
+
+// recordedAs is a request as the record has it: the envelope and the messages.
+func recordedAs(t *testing.T, r *wire.Request) any {
+	t.Helper()
+	out := value(t, r.Envelope).(map[string]any)
+	list := []any{}
+	for _, m := range r.Messages {
+		list = append(list, value(t, m))
+	}
+	assert.Empty(t, out["messages"])
+	out["messages"] = list
+	return out
+}
+
+func value(t *testing.T, raw []byte) (v any) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	require.NoError(t, d.Decode(&v))
+	return v
 }
