@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -76,22 +77,32 @@ func (s *sources) flags(c *cobra.Command) {
 // check loads the plugins of a pipeline file and checks it. All errors of the
 // file are bad configuration.
 func (a *App) check(ctx context.Context, file *pipeline.File, plugins *plugin.Registry, from sources) (*pipeline.Pipeline, error) {
-	if err := plugincmd.Offer(plugins, append(a.settings.Plugins.Dirs, from.dirs...)); err != nil {
-		return nil, &exitError{exitUsage, err}
-	}
-	for _, s := range file.PluginSources() {
-		if err := plugins.Add(ctx, source(s)); err != nil {
-			if ctx.Err() != nil {
-				return nil, &exitError{exitUsage, file.PluginError(s, err)}
-			}
-			file.PluginFailed(s, err) // Check tells of it, and of all else
-		}
-	}
-	p, err := file.Check(catalog{plugins, ctx})
+	held, err := lock.Hold(file.Path(), from.locked, from.dirs...)
 	if err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
-	if err := lock.Check(p.Path, plugins.Digests(), from.locked); err != nil {
+	plugins.Hold(held.Allow)
+	if err := plugincmd.Offer(plugins, append(a.settings.Plugins.Dirs, from.dirs...)); err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	var refused []*lock.Refused
+	for _, s := range file.PluginSources() {
+		err := plugins.Add(ctx, source(s))
+		var r *lock.Refused
+		switch {
+		case errors.As(err, &r):
+			refused = append(refused, r)
+		case err != nil && ctx.Err() != nil:
+			return nil, &exitError{exitUsage, file.PluginError(s, err)}
+		case err != nil:
+			file.PluginFailed(s, err) // Check tells of it, and of all else
+		}
+	}
+	if err := lock.Together(refused); err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	p, err := file.Check(catalog{plugins, ctx})
+	if err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
 	if n := len(p.Tasks) * p.Samples; n > maxRollouts {

@@ -92,7 +92,7 @@ func (a *App) resume(ctx context.Context, dir string, o resumption) (err error) 
 	if parsed == nil {
 		return &exitError{exitUsage, err}
 	}
-	p, err := a.check(ctx, parsed, plugins, sources{})
+	p, err := a.check(ctx, parsed, plugins, sources{dirs: file.PluginDirs, locked: file.Locked})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,6 +86,13 @@ func (a *App) run(ctx context.Context, path string, f runFlags) (err error) {
 	}
 	defer closeAll(&err, folder.Close)
 	file := a.describe(p, folder, plugins)
+	file.Locked = f.from.locked
+	for _, dir := range f.from.dirs {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		file.PluginDirs = append(file.PluginDirs, dir)
+	}
 	store, err := trace.Open(folder.Database(), trace.StoreOptions{Durability: a.settings.Trace.Durability})
 	if err != nil {
 		return &exitError{exitInfra, err}

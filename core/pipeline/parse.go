@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -160,6 +161,20 @@ func (p *Pipeline) SecretValues() []string { return p.secrets }
 
 // Reads lists every value that an expression of the file reads.
 func (p *Pipeline) Reads() []Read { return p.reads }
+
+// Path is the absolute path of the file.
+func (f *File) Path() string { return f.abso }
+
+// Mentions says whether a value somewhere in the file is this text.
+func (f *File) Mentions(text string) bool { return mentions(f.root, text) }
+
+func mentions(n *yaml.Node, text string) bool {
+	if n == nil {
+		return false
+	}
+	return n.Kind == yaml.ScalarNode && n.Value == text ||
+		slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return mentions(c, text) })
+}
 
 // PluginError is the error of a plugin of the file that can't be registered,
 // with the place where the file names it and all else that is wrong so far.

@@ -50,7 +50,7 @@ type execProgram struct {
 }
 
 func (r *Registry) loadExec(s Source) (program, error) {
-	argv, sum, err := r.cache.program(s.Exec, s.Files)
+	c, err := r.cache.program(s.Exec, s.Files)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +59,13 @@ func (r *Registry) loadExec(s Source) (program, error) {
 		inFlight = 1 // a program that reads lines takes one at a time
 	}
 	log, env := r.log.With("plugin", s.Key), environ(s.Env)
-	start := func(context.Context) (*talk, error) { return startTalk(argv, env, r.shim, log) }
-	return &execProgram{supervisor: newSupervisor(s.Key, inFlight, log, start), sum: sum, limits: s.Limits}, nil
+	start := func(context.Context) (*talk, error) {
+		if err := c.same(); err != nil {
+			return nil, err
+		}
+		return startTalk(c.argv, env, r.shim, log)
+	}
+	return &execProgram{supervisor: newSupervisor(s.Key, inFlight, log, start), sum: c.sum, limits: s.Limits}, nil
 }
 
 func (p *execProgram) digest() string { return p.sum }

@@ -118,14 +118,14 @@ done
 
 func TestFilesAreInTheDigest(t *testing.T) {
 	c := cache{t.TempDir()}
-	_, plain, err := c.program(python(t), nil)
+	plain, err := c.program(python(t), nil)
 	require.NoError(t, err)
-	_, with, err := c.program(python(t), []string{"../../sdk/python/penstock.py"})
+	with, err := c.program(python(t), []string{"../../sdk/python/penstock.py"})
 	require.NoError(t, err)
-	_, again, err := c.program(python(t), nil)
+	again, err := c.program(python(t), nil)
 	require.NoError(t, err)
-	assert.NotEqual(t, plain, with)
-	assert.Equal(t, plain, again)
-	_, _, err = c.program(python(t), []string{"no such file"})
+	assert.NotEqual(t, plain.sum, with.sum)
+	assert.Equal(t, plain.sum, again.sum)
+	_, err = c.program(python(t), []string{"no such file"})
 	require.ErrorContains(t, err, "files: ")
 }

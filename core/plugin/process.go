@@ -36,13 +36,18 @@ func (r *Registry) loadProcess(ctx context.Context, s Source) (program, error) {
 		}
 		argv = []string{path}
 	}
-	argv, sum, err := r.cache.program(argv, s.Files)
+	c, err := r.cache.program(argv, s.Files)
 	if err != nil {
 		return nil, err
 	}
 	log, env := r.log.With("plugin", s.Key), environ(s.Env)
-	start := func(ctx context.Context) (*running, error) { return start(ctx, argv, env, log) }
-	return &process{supervisor: newSupervisor(s.Key, s.MaxInFlight, log, start), sum: sum, limits: s.Limits}, nil
+	start := func(ctx context.Context) (*running, error) {
+		if err := c.same(); err != nil {
+			return nil, err
+		}
+		return start(ctx, c.argv, env, log)
+	}
+	return &process{supervisor: newSupervisor(s.Key, s.MaxInFlight, log, start), sum: c.sum, limits: s.Limits}, nil
 }
 
 func (p *process) digest() string { return p.sum }

@@ -11,23 +11,46 @@ import (
 	"strings"
 )
 
+// command is what a plugin's argv starts.
+type command struct {
+	argv  []string
+	files []string
+	sum   string // sha256 in hex of what runs
+	kept  bool   // in the cache, under its sha256
+}
+
 // program resolves what a plugin's argv starts and hashes it. A lone program
 // is copied into the cache and run from there, so that what was hashed is
 // what runs. A script or an argv with arguments needs its surroundings and is
 // run where it lies; the files among its arguments and those that belong to
-// it are part of the hash.
-func (c cache) program(argv, files []string) ([]string, string, error) {
+// it are part of the hash, which is taken again at each start.
+func (c cache) program(argv, files []string) (command, error) {
 	path, err := executable(argv[0])
 	if err != nil {
-		return nil, "", err
+		return command{}, err
 	}
 	if len(argv) == 1 && len(files) == 0 && !isScript(path) {
 		kept, sum, err := c.keep(path, 0o700)
-		return []string{kept}, sum, err
+		return command{argv: []string{kept}, sum: sum, kept: true}, err
 	}
 	argv = append([]string{path}, argv[1:]...)
 	sum, err := hashTogether(argv, files)
-	return argv, sum, err
+	return command{argv: argv, files: files, sum: sum}, err
+}
+
+// same says that what would start now is not what was hashed.
+func (c command) same() error {
+	if c.kept {
+		return nil
+	}
+	now, err := hashTogether(c.argv, c.files)
+	if err != nil {
+		return err
+	}
+	if now != c.sum {
+		return fmt.Errorf("its files have changed since they were hashed: they were %s and are %s; start the run anew", c.sum, now)
+	}
+	return nil
 }
 
 // executable finds a program and checks that it can be run.

@@ -43,9 +43,10 @@ type Registry struct {
 	modules modules
 
 	mu       sync.Mutex
-	entries  map[string]*entry   // by kind/name
-	programs map[string]*loading // by what is run and how
-	open     map[string]*opened  // by kind/name and config
+	allow    func(key, digest string) error // see Hold
+	entries  map[string]*entry              // by kind/name
+	programs map[string]*loading            // by what is run and how
+	open     map[string]*opened             // by kind/name and config
 	closed   bool
 }
 
@@ -79,10 +80,12 @@ type instance interface {
 }
 
 type loading struct {
-	once    sync.Once
-	program program
-	all     []component.Descriptor
-	err     error
+	once      sync.Once
+	described sync.Once
+	program   program
+	all       []component.Descriptor
+	err       error // of its start
+	failed    error // of its description
 }
 
 type opened struct {
@@ -107,6 +110,15 @@ func New(o Options) *Registry {
 		r.entries[c.ID()] = &entry{Descriptor: c.Descriptor, key: c.ID(), transport: Builtin, builtin: &c}
 	}
 	return r
+}
+
+// Hold has allow asked of every plugin that is added or offered from now on,
+// by its key and the sha256 of what would run, before the plugin is started
+// even to describe itself.
+func (r *Registry) Hold(allow func(key, digest string) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.allow = allow
 }
 
 // Add loads a plugin: it builds what is given as a Go folder, hashes it,
@@ -181,31 +193,41 @@ func (r *Registry) load(ctx context.Context, s Source, transport, kind, name str
 		l = &loading{}
 		r.programs[string(id)] = l
 	}
+	allow := r.allow
 	r.mu.Unlock()
-	l.once.Do(func() {
-		if l.program, l.err = r.start(ctx, s, transport); l.err != nil {
-			return
-		}
-		l.all, l.err = r.describe(ctx, l.program)
-	})
+	l.once.Do(func() { l.program, l.err = r.start(ctx, s, transport) })
 	if l.err != nil {
-		r.mu.Lock()
-		mine := r.programs[string(id)] == l
-		if mine {
-			delete(r.programs, string(id)) // the next Add may succeed
+		return nil, nil, r.unload(ctx, string(id), l, l.err)
+	}
+	if allow != nil {
+		if err := allow(s.Key, l.program.digest()); err != nil {
+			return nil, nil, err
 		}
-		r.mu.Unlock()
-		err := l.err
-		if mine && l.program != nil {
-			err = errors.Join(err, l.program.close(ctx))
-		}
-		return nil, nil, err
+	}
+	l.described.Do(func() { l.all, l.failed = r.describe(ctx, l.program) })
+	if l.failed != nil {
+		return nil, nil, r.unload(ctx, string(id), l, l.failed)
 	}
 	if len(l.all) == 0 {
 		d, err := l.program.undescribed(kind, name)
 		return l.program, []component.Descriptor{d}, err
 	}
 	return l.program, l.all, nil
+}
+
+// unload forgets a program that can't be used, so that the next Add may
+// succeed.
+func (r *Registry) unload(ctx context.Context, id string, l *loading, err error) error {
+	r.mu.Lock()
+	mine := r.programs[id] == l
+	if mine {
+		delete(r.programs, id)
+	}
+	r.mu.Unlock()
+	if mine && l.program != nil {
+		err = errors.Join(err, l.program.close(ctx))
+	}
+	return err
 }
 
 func (r *Registry) start(ctx context.Context, s Source, transport string) (program, error) {
@@ -276,6 +298,20 @@ func (r *Registry) Describe(kind, name string) (component.Descriptor, error) {
 		return component.Descriptor{}, err
 	}
 	return e.Descriptor, nil
+}
+
+// Offered lists the keys of the plugin folders' plugins, sorted.
+func (r *Registry) Offered() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for key, e := range r.entries {
+		if e.offer != nil {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Names lists the components of a kind, sorted.

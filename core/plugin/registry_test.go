@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -175,4 +176,56 @@ func TestADescriptionMustBeUsable(t *testing.T) {
 	require.ErrorContains(t, checkSchemas(component.Descriptor{Config: object("a"), Input: object("a")}), `"a" is a name of both`)
 	require.ErrorContains(t, checkSchemas(component.Descriptor{Config: json.RawMessage(`{"type":"objct"}`)}), "config schema")
 	require.ErrorContains(t, checkSchemas(component.Descriptor{Input: json.RawMessage(`{"$ref":"file:///etc/passwd"}`)}), "must stand alone")
+}
+
+// TestARefusedPluginIsNeverStarted, not even to describe itself, on any
+// transport, whether it is the pipeline's own or offered by a folder.
+func TestARefusedPluginIsNeverStarted(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "started")
+	program := script(t, "touch "+mark+"\nsleep 60\n")
+	for name, s := range map[string]Source{
+		Process: {Process: []string{program}}, Exec: {Exec: []string{program}}, Wasm: {Wasm: wat(t, "exact")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := newRegistry(t)
+			asked := map[string]string{}
+			r.Hold(func(key, digest string) error {
+				asked[key] = digest
+				return errors.New("is not locked")
+			})
+			s.Key = "judger/own"
+			require.ErrorContains(t, r.Add(t.Context(), s), "load plugin judger/own: is not locked")
+			s.Key, s.Origin = "judger/offered", "plugin.yaml"
+			require.NoError(t, r.Offer(s))
+			_, err := r.Describe("judger", "offered")
+			require.ErrorContains(t, err, "is not locked")
+			assert.Len(t, asked, 2)
+			assert.Equal(t, asked["judger/own"], asked["judger/offered"])
+			assert.Len(t, asked["judger/own"], 64)
+			assert.NoFileExists(t, mark)
+			assert.Empty(t, r.Digests())
+		})
+	}
+}
+
+// TestAScriptThatChangedIsNotStartedAgain: what was hashed is what runs, also
+// after a restart.
+func TestAScriptThatChangedIsNotStartedAgain(t *testing.T) {
+	path := script(t, speaks(`{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"reward\":1}}`))
+	helper := filepath.Join(t.TempDir(), "helper")
+	require.NoError(t, os.WriteFile(helper, []byte("one"), 0o600))
+	r, _ := load(t, Source{Key: "judger/a", Exec: []string{path}, Files: []string{helper}})
+	j := open(t, r, "a")
+	_, err := ask(j, "")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(helper, []byte("two"), 0o600))
+	_, err = ask(j, "")
+	require.NoError(t, err, "the one that runs is the one that was hashed")
+	require.True(t, r.Crash("judger", "a"))
+	_, err = ask(j, "")
+	e := fails(t, err, Unavailable)
+	assert.Contains(t, e.Message, "its files have changed since they were hashed")
+	require.NoError(t, os.WriteFile(helper, []byte("one"), 0o600))
+	_, err = ask(j, "")
+	require.NoError(t, err)
 }

@@ -25,6 +25,10 @@ type File struct {
 	// path: model scripts, format files. Plugins are hashes by kind/name.
 	Files   map[string]string `json:"files,omitempty"`
 	Plugins map[string]string `json:"plugins,omitempty"`
+	// PluginDirs are the plugin folders of the command line, absolute, and
+	// Locked says that every plugin had to be in the lock file.
+	PluginDirs []string `json:"plugin_dirs,omitempty"`
+	Locked     bool     `json:"locked,omitempty"`
 	// Engines say, by model, what generates and where, with its own version.
 	Engines map[string]string `json:"engines,omitempty"`
 	// Isolation says how agent processes are kept together: pidns or walk.

@@ -4,15 +4,20 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-dev/penstock/core/plugin"
 	"github.com/penstock-dev/penstock/core/plugin/lock"
+	"github.com/penstock-dev/penstock/sdk/component"
 )
 
 func (o Options) lockCommand() *cobra.Command {
-	var f struct{ json bool }
+	var f struct {
+		dirs []string
+		json bool
+	}
 	c := &cobra.Command{
 		Use:   "lock PIPELINE",
 		Short: "write penstock.lock: from then on only these plugins run",
@@ -21,23 +26,19 @@ func (o Options) lockCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.with(c.Context(), func(r *plugin.Registry) error {
-				return o.lock(c.Context(), r, c.OutOrStdout(), args[0], f.json)
+				return o.lock(c.Context(), r, c.OutOrStdout(), args[0], f.dirs, f.json)
 			})
 		},
 	}
+	c.Flags().StringArrayVar(&f.dirs, "plugin-dir", nil, "a folder of plugins, as in penstock run; those that the pipeline uses are locked as well")
 	c.Flags().BoolVar(&f.json, "json", false, "print what changed as JSON")
 	return c
 }
 
-func (o Options) lock(ctx context.Context, r *plugin.Registry, w io.Writer, path string, asJSON bool) error {
-	sources, err := o.load(ctx, r, path)
+func (o Options) lock(ctx context.Context, r *plugin.Registry, w io.Writer, path string, dirs []string, asJSON bool) error {
+	plugins, err := o.lockable(ctx, r, path, dirs)
 	if err != nil {
 		return err
-	}
-	var plugins []lock.Plugin
-	digests := r.Digests()
-	for _, s := range sources {
-		plugins = append(plugins, lock.Plugin{Key: s.Key, SHA256: digests[s.Key], Wasm: s.Wasm != "" || s.WasmGo != ""})
 	}
 	changes, err := lock.Write(path, plugins)
 	if err != nil {
@@ -62,4 +63,35 @@ func (o Options) lock(ctx context.Context, r *plugin.Registry, w io.Writer, path
 	}
 	fmt.Fprintf(w, "wrote %s\n", lock.Path(path))
 	return nil
+}
+
+// lockable loads the plugins of a pipeline: its own, and those of plugin
+// folders that it mentions.
+func (o Options) lockable(ctx context.Context, r *plugin.Registry, path string, dirs []string) ([]lock.Plugin, error) {
+	if err := Offer(r, dirs); err != nil {
+		return nil, err
+	}
+	f, all, err := o.add(ctx, r, path)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range r.Offered() {
+		kind, name, _ := strings.Cut(key, "/")
+		if !f.Mentions(key) && !(kind == component.Format && f.Mentions(name)) {
+			continue
+		}
+		if _, err := r.Describe(kind, name); err != nil {
+			return nil, err
+		}
+		all = append(all, key)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s names no plugins", path)
+	}
+	var plugins []lock.Plugin
+	for _, key := range all {
+		kind, name, _ := strings.Cut(key, "/")
+		plugins = append(plugins, lock.Plugin{Key: key, SHA256: r.Digest(kind, name), Wasm: r.Transport(kind, name) == plugin.Wasm})
+	}
+	return plugins, nil
 }

@@ -65,25 +65,30 @@ func Source(s pipeline.PluginSource) plugin.Source {
 	}
 }
 
-// load parses a pipeline file and adds its plugins.
-func (o Options) load(ctx context.Context, r *plugin.Registry, path string) ([]plugin.Source, error) {
+// load parses a pipeline file and adds its plugins, of which it has some.
+func (o Options) load(ctx context.Context, r *plugin.Registry, path string) ([]string, error) {
+	_, all, err := o.add(ctx, r, path)
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("%s names no plugins", path)
+	}
+	return all, err
+}
+
+// add parses a pipeline file and adds its plugins, whose keys it returns.
+func (o Options) add(ctx context.Context, r *plugin.Registry, path string) (*pipeline.File, []string, error) {
 	f, err := pipeline.Parse(path, pipeline.ParseOptions{NoEnv: true, NoStages: true, Enable: o.Enable})
 	if f == nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var all []plugin.Source
+	var all []string
 	for _, s := range f.PluginSources() {
-		source := Source(s)
-		if err := r.Add(ctx, source); err != nil {
-			return nil, f.PluginError(s, err)
+		if err := r.Add(ctx, Source(s)); err != nil {
+			return nil, nil, f.PluginError(s, err)
 		}
-		all = append(all, source)
+		all = append(all, s.Key)
 	}
 	if err != nil && len(all) == 0 {
-		return nil, err
+		return nil, nil, err
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%s names no plugins", path)
-	}
-	return all, nil
+	return f, all, nil
 }

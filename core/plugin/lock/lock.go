@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -94,29 +93,61 @@ func (f *File) want(key string) (string, bool) {
 	return sum, ok
 }
 
-// Check compares what was loaded, the sha256 by key, with the lock file of a
-// pipeline. A plugin that was locked to another sha256 is an error that gives
-// both and the command that accepts what is there; with locked, so is a plugin
-// that has no entry.
-func Check(pipeline string, digests map[string]string, locked bool) error {
+// Holder holds plugins to the lock file of a pipeline.
+type Holder struct {
+	pipeline string
+	file     *File
+	locked   bool
+	accept   string // the command that accepts what is there
+}
+
+// Hold reads the lock file of a pipeline. With locked, a plugin without an
+// entry is refused, too. Dirs are the plugin folders of the command line,
+// which the command that accepts needs as well.
+func Hold(pipeline string, locked bool, dirs ...string) (*Holder, error) {
 	f, err := Read(pipeline)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(digests)) {
-		want, ok := f.want(key)
-		switch {
-		case ok && want != digests[key]:
-			errs = append(errs, fmt.Errorf("the plugin %s is not what %s says\n  locked %s\n  here   %s", key, Path(pipeline), want, digests[key]))
-		case !ok && locked:
-			errs = append(errs, fmt.Errorf("the plugin %s has no entry for %s in %s", key, system(false), Path(pipeline)))
-		}
+	h := &Holder{pipeline: pipeline, file: f, locked: locked, accept: "penstock plugin lock " + pipeline}
+	for _, d := range dirs {
+		h.accept += " --plugin-dir " + d
 	}
-	if len(errs) == 0 {
+	return h, nil
+}
+
+// Refused is a plugin that the lock file doesn't allow.
+type Refused struct {
+	why, accept string
+}
+
+func (r *Refused) Error() string { return r.why + "\naccept what is there with: " + r.accept }
+
+// Allow says why a plugin of this sha256 may not run. It is asked before the
+// plugin is started for the first time.
+func (h *Holder) Allow(key, sha256 string) error {
+	want, ok := h.file.want(key)
+	switch {
+	case ok && want != sha256:
+		return &Refused{fmt.Sprintf("the plugin %s is not what %s says\n  locked %s\n  here   %s", key, Path(h.pipeline), want, sha256), h.accept}
+	case !ok && h.locked:
+		return &Refused{fmt.Sprintf("the plugin %s has no entry for %s in %s", key, system(false), Path(h.pipeline)), h.accept}
+	}
+	return nil
+}
+
+// Together is one error of several refusals, with the command once; nil for
+// none.
+func Together(all []*Refused) error {
+	if len(all) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w\naccept what is there with: penstock plugin lock %s", errors.Join(errs...), pipeline)
+	last := all[len(all)-1]
+	var why []string
+	for _, r := range all {
+		why = append(why, r.why)
+	}
+	return &Refused{strings.Join(why, "\n"), last.accept}
 }
 
 // Change is what a Write did to one plugin.

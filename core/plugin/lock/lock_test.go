@@ -1,9 +1,12 @@
 package lock
 
 import (
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,9 +14,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// check holds plugins, the sha256 by key, against the lock file.
+func check(pipeline string, digests map[string]string, locked bool) error {
+	h, err := Hold(pipeline, locked)
+	if err != nil {
+		return err
+	}
+	var all []*Refused
+	for _, key := range slices.Sorted(maps.Keys(digests)) {
+		var r *Refused
+		if errors.As(h.Allow(key, digests[key]), &r) {
+			all = append(all, r)
+		}
+	}
+	return Together(all)
+}
+
 func TestALockedPluginThatChangedIsRefused(t *testing.T) {
 	pipeline := filepath.Join(t.TempDir(), "pipeline.yaml")
-	require.NoError(t, Check(pipeline, map[string]string{"judger/a": "1"}, false), "without an entry a plugin runs")
+	require.NoError(t, check(pipeline, map[string]string{"judger/a": "1"}, false), "without an entry a plugin runs")
 	changes, err := Write(pipeline, []Plugin{{"judger/a", "1", false}, {"hook/m", "2", true}})
 	require.NoError(t, err)
 	assert.Equal(t, []Change{{Plugin{"hook/m", "2", true}, ""}, {Plugin{"judger/a", "1", false}, ""}}, changes)
@@ -21,18 +40,23 @@ func TestALockedPluginThatChangedIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, preamble+"penstock: lock/v1\nplugins:\n  hook/m:\n    wasm: \"2\"\n  judger/a:\n    "+runtime.GOOS+"/"+runtime.GOARCH+": \"1\"\n", string(data))
 
-	require.NoError(t, Check(pipeline, map[string]string{"judger/a": "1", "hook/m": "2"}, true))
-	require.NoError(t, Check(pipeline, map[string]string{"judger/new": "9"}, false))
-	require.ErrorContains(t, Check(pipeline, map[string]string{"judger/new": "9"}, true), "judger/new has no entry")
-	err = Check(pipeline, map[string]string{"judger/a": "3", "hook/m": "4"}, false)
+	require.NoError(t, check(pipeline, map[string]string{"judger/a": "1", "hook/m": "2"}, true))
+	require.NoError(t, check(pipeline, map[string]string{"judger/new": "9"}, false))
+	require.ErrorContains(t, check(pipeline, map[string]string{"judger/new": "9"}, true), "judger/new has no entry")
+	err = check(pipeline, map[string]string{"judger/a": "3", "hook/m": "4"}, false)
 	for _, want := range []string{"judger/a is not what", "locked 1", "here   3", "locked 2", "here   4", "penstock plugin lock " + pipeline} {
 		require.ErrorContains(t, err, want)
 	}
 
+	assert.Equal(t, 1, strings.Count(err.Error(), "accept what is there with"))
+	h, err := Hold(pipeline, false, "more", "plugins")
+	require.NoError(t, err)
+	require.ErrorContains(t, h.Allow("judger/a", "3"), "penstock plugin lock "+pipeline+" --plugin-dir more --plugin-dir plugins")
+
 	changes, err = Write(pipeline, []Plugin{{"judger/a", "3", false}})
 	require.NoError(t, err)
 	assert.Equal(t, []Change{{Plugin{"judger/a", "3", false}, "1"}}, changes)
-	require.NoError(t, Check(pipeline, map[string]string{"judger/a": "3", "hook/m": "2"}, true))
+	require.NoError(t, check(pipeline, map[string]string{"judger/a": "3", "hook/m": "2"}, true))
 	changes, err = Write(pipeline, []Plugin{{"judger/a", "3", false}})
 	require.NoError(t, err)
 	assert.Empty(t, changes)
@@ -62,6 +86,6 @@ func TestABadLockIsRefused(t *testing.T) {
 		"penstock: lock/v9\n": "it is of version", "penstock: lock/v1\nplugin: {}\n": "field plugin not found", "\t": "penstock.lock",
 	} {
 		require.NoError(t, os.WriteFile(Path(pipeline), []byte(text), 0o600))
-		require.ErrorContains(t, Check(pipeline, nil, false), want, strings.TrimSpace(text))
+		require.ErrorContains(t, check(pipeline, nil, false), want, strings.TrimSpace(text))
 	}
 }
