@@ -433,19 +433,24 @@ func (c *check) describe(n *yaml.Node, kind, name string) (component.Descriptor,
 }
 
 func (c *check) unknown(n *yaml.Node, kind, name string, names []string) {
-	shown := name
+	near, shown := nearest(name, names), name
 	if kind != component.Format {
 		shown = kind + "/" + name
 		for i := range names {
 			names = append(names[:i:i], append([]string{kind + "/" + names[i]}, names[i+1:]...)...)
 		}
 	}
-	hint := suggest("there are: ", shown, names)
+	hint := ""
+	if near != "" {
+		hint = "did you mean '" + strings.TrimSuffix(shown, name) + near + "'? "
+	}
 	switch {
-	case strings.HasSuffix(hint, "?"):
-		hint += " "
-	case hint != "":
-		hint += "; "
+	case len(names) > manyNames && kind == component.Format:
+		hint += "`penstock format ls` lists them. "
+	case len(names) > manyNames:
+		hint += "`penstock plugin ls` lists them. "
+	case len(names) > 0:
+		hint += "There are: " + strings.Join(names, ", ") + ". "
 	}
 	own := "A plugin of your own is registered under 'plugins:', " + kind + "/" + name + ": { process: { go: DIR } }"
 	if kind == component.Format {

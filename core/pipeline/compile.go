@@ -115,6 +115,9 @@ func (c *check) compile(n *yaml.Node, s span, sc *scope, reader reader) (*Expr, 
 		return nil, nil
 	}
 	tree, err := parser.Parse(s.text)
+	if err != nil && sc.misnamed(s.text) {
+		return nil, nil // an id that is a word of the language was reported
+	}
 	if err != nil {
 		at, message := exprProblem(err)
 		fail(at, "expression", exprHint(s.text), "%s", message)
@@ -130,6 +133,9 @@ func (c *check) compile(n *yaml.Node, s span, sc *scope, reader reader) (*Expr, 
 		return nil, nil
 	}
 	program, err := expr.Compile(s.text, expr.AllowUndefinedVariables(), expr.DisableBuiltin("now"))
+	if err != nil && sc.misnamed(s.text) {
+		return nil, nil // an id that is a word of the language was reported
+	}
 	if err != nil {
 		at, message := exprProblem(err)
 		fail(max(at, lead), "expression", "", "%s", message)

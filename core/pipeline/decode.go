@@ -51,7 +51,11 @@ func (d *decoder) wrong(n *yaml.Node, hint, format string, args ...any) {
 
 func (d *decoder) object(n *yaml.Node, s *shape, name string) {
 	if n.Kind != yaml.MappingNode {
-		d.wrong(n, "its keys: "+strings.Join(s.names(), ", "), "%s is an object, this is %s", label(name), kindName(n))
+		hint := "its keys: " + strings.Join(s.names(), ", ")
+		if sample := s.sample(); sample != "" {
+			hint = "such as " + key(name) + ": " + sample + "; " + hint
+		}
+		d.wrong(n, hint, "%s is an object, this is %s", label(name), quotedKind(n))
 		return
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -62,6 +66,7 @@ func (d *decoder) object(n *yaml.Node, s *shape, name string) {
 		case f == nil:
 			d.f.errorf(d.f.at(key), "unknown-key", suggest("known keys: ", key.Value, s.names()), "unknown key %s in %s", label(key.Value), label(name))
 			d.f.bad[value] = true
+			d.f.means(n, nearest(key.Value, s.names()))
 		case f.feature != "" && !f.apart && !d.enabled[f.feature]:
 			d.notBuilt(key, key.Value)
 			d.f.bad[value] = true
@@ -70,9 +75,14 @@ func (d *decoder) object(n *yaml.Node, s *shape, name string) {
 		}
 	}
 	for _, f := range s.fields {
-		if k, _ := lookup(n, f.name); f.required && k == nil {
-			d.f.errorf(d.f.at(n), "missing-key", "", "%s of %s is missing", label(f.name), label(name))
+		if k, _ := lookup(n, f.name); !f.required || k != nil || d.f.meant[n][f.name] {
+			continue
 		}
+		if n == d.f.root {
+			d.f.errorf(d.f.at(n), "missing-key", "begin the file with '"+f.name+": "+f.shape.sample()+"'", "%s is missing", label(f.name))
+			continue
+		}
+		d.f.errorf(d.f.at(n), "missing-key", suchAs(f.name, f.shape), "%s of %s is missing", label(f.name), label(name))
 	}
 }
 
@@ -83,7 +93,7 @@ func (d *decoder) notBuilt(n *yaml.Node, what string) {
 
 func (d *decoder) dict(n *yaml.Node, s *shape, name string) {
 	if n.Kind != yaml.MappingNode {
-		d.wrong(n, "", "%s is an object of names, this is %s", label(name), kindName(n))
+		d.wrong(n, suchAs(name, s), "%s is an object of names, this is %s", label(name), quotedKind(n))
 		return
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -93,11 +103,7 @@ func (d *decoder) dict(n *yaml.Node, s *shape, name string) {
 
 func (d *decoder) list(n *yaml.Node, s *shape, name string) {
 	if n.Kind != yaml.SequenceNode {
-		hint := "write it with dashes: - ..."
-		if n.Kind == yaml.ScalarNode {
-			hint = "write a list: [" + n.Value + "]"
-		}
-		d.wrong(n, hint, "%s is a list, this is %s", label(name), kindName(n))
+		d.wrong(n, listHint(n, name, s), "%s is a list, this is %s", label(name), quotedKind(n))
 		return
 	}
 	for i, item := range n.Content {
@@ -114,7 +120,7 @@ func (d *decoder) either(n *yaml.Node, s *shape, name string) {
 		}
 		want = append(want, wanted(alt))
 	}
-	d.wrong(n, "", "%s is %s, this is %s", label(name), strings.Join(want, " or "), kindName(n))
+	d.wrong(n, suchAs(name, s), "%s is %s, this is %s", label(name), strings.Join(want, " or "), quotedKind(n))
 }
 
 // fits tells apart the alternatives of an either by what the node is.
@@ -144,7 +150,7 @@ func isText(n *yaml.Node) bool {
 
 func (d *decoder) scalar(n *yaml.Node, s *shape, name string) {
 	if n.Kind != yaml.ScalarNode {
-		d.wrong(n, "", "%s is %s, this is %s", label(name), scalarName(s), kindName(n))
+		d.wrong(n, suchAs(name, s), "%s is %s, this is %s", label(name), scalarName(s), kindName(n))
 		return
 	}
 	// A reference may stand for any text; it is checked when it is read.
@@ -157,19 +163,19 @@ func (d *decoder) scalar(n *yaml.Node, s *shape, name string) {
 		}
 	case kInteger:
 		if i, err := wholeNumber(n); err != nil {
-			d.wrong(n, "", "%s is a whole number, this is %s", label(name), quotedKind(n))
+			d.wrong(n, unquotedHint(n, name, s), "%s is a whole number, this is %s", label(name), quotedKind(n))
 		} else if i < int64(s.min) {
-			d.wrong(n, "", "%s is %d, want at least %d", label(name), i, s.min)
+			d.wrong(n, suchAs(name, s), "%s is %d, want at least %d", label(name), i, s.min)
 		}
 	case kNumber:
 		if v, err := realNumber(n); err != nil {
-			d.wrong(n, "", "%s is a number, this is %s", label(name), quotedKind(n))
+			d.wrong(n, unquotedHint(n, name, s), "%s is a number, this is %s", label(name), quotedKind(n))
 		} else if v < 0 {
-			d.wrong(n, "", "%s is %s, want at least 0", label(name), n.Value)
+			d.wrong(n, suchAs(name, s), "%s is %s, want at least 0", label(name), n.Value)
 		}
 	case kBoolean:
 		if n.Tag != "!!bool" {
-			d.wrong(n, "", "%s is true or false, this is %s", label(name), quotedKind(n))
+			d.wrong(n, unquotedHint(n, name, s), "%s is true or false, this is %s", label(name), quotedKind(n))
 		}
 	case kDuration:
 		if _, hint, err := readDuration(n); err != nil {
@@ -183,7 +189,7 @@ func (d *decoder) scalar(n *yaml.Node, s *shape, name string) {
 		d.choice(n, s, name)
 	case kExpr:
 		if !isText(n) || !strings.Contains(n.Value, "${{") {
-			d.wrong(n, `write "${{ ... }}"`, "%s is an expression, this is %s", label(name), quotedKind(n))
+			d.wrong(n, suchAs(name, s), "%s is an expression, this is %s", label(name), quotedKind(n))
 		}
 	}
 }
@@ -199,7 +205,7 @@ func (d *decoder) choice(n *yaml.Node, s *shape, name string) {
 		}
 		return
 	}
-	hint := ""
+	hint := suchAs(name, s)
 	if near := nearest(n.Value, s.choices); near != "" {
 		hint = "did you mean '" + near + "'?"
 	}
@@ -235,12 +241,40 @@ func scalarName(s *shape) string {
 
 func quotedKind(n *yaml.Node) string {
 	if isText(n) {
-		return "the text '" + n.Value + "'"
+		return "the text " + shown(n)
 	}
 	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
 		return n.Value
 	}
 	return kindName(n)
+}
+
+// shown is a scalar as messages show it, a long one only by its begin.
+func shown(n *yaml.Node) string {
+	const most = 40
+	text := n.Value
+	if r := []rune(text); len(r) > most {
+		text = string(r[:most]) + "..."
+	}
+	if isText(n) {
+		return "'" + text + "'"
+	}
+	return text
+}
+
+// jsonKind is the kind of a scalar in the words of JSON, "" of anything else.
+func jsonKind(n *yaml.Node) string {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		return ""
+	case isText(n):
+		return "a string"
+	case n.Tag == "!!bool":
+		return "a boolean"
+	case n.Tag == "!!int", n.Tag == "!!float":
+		return "a number"
+	}
+	return ""
 }
 
 func wholeNumber(n *yaml.Node) (int64, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/width"
@@ -67,10 +68,23 @@ func writeExcerpt(b *strings.Builder, d Diagnostic) {
 	if d.Line > 0 {
 		number = fmt.Sprint(d.Line)
 	}
-	fmt.Fprintf(b, "\n  %s | %s", number, strings.ReplaceAll(line, "\t", " "))
+	fmt.Fprintf(b, "\n  %s | %s", number, visible(line))
 	if col > 0 {
 		fmt.Fprintf(b, "\n  %s | %s^", strings.Repeat(" ", len(number)), strings.Repeat(" ", columns(line, col-1)))
 	}
+}
+
+// visible has a mark for each character that a terminal would act on.
+func visible(line string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return utf8.RuneError
+		}
+		return r
+	}, line)
 }
 
 // columns is how wide the first n characters of a line are on a terminal.

@@ -78,7 +78,7 @@ func (c *check) loop(n *yaml.Node, s *Stage, sc *scope) bool {
 	if e := f.get(v, "until"); e != nil {
 		s.Loop.Until = c.expression(e, inner, reader{s.ID, "until"}, boolType)
 	}
-	c.elseOf(v, s)
+	c.elseOf(v, s, sc)
 	if !f.boolean(v, "allow_same_family") {
 		c.families(list, s)
 	}
@@ -139,7 +139,7 @@ func (c *check) families(list *yaml.Node, loop *Stage) {
 	}
 }
 
-func (c *check) elseOf(loop *yaml.Node, s *Stage) {
+func (c *check) elseOf(loop *yaml.Node, s *Stage, sc *scope) {
 	f := c.f
 	v := f.get(loop, "else")
 	if v == nil {
@@ -174,7 +174,7 @@ func (c *check) elseOf(loop *yaml.Node, s *Stage) {
 			}
 		}
 	}
-	if !contains(later, v.Value) {
+	if !contains(later, v.Value) && !sc.reported(v.Value) {
 		f.errorf(f.at(v), "loop", suggest("it takes: ", v.Value, append([]string{OnErrorFail, OnErrorContinue, OnErrorPark}, later...)),
 			"'else' is '%s', want fail, continue, park or a later stage", v.Value)
 	}

@@ -22,8 +22,11 @@ type File struct {
 	root *yaml.Node
 	// origin are the nodes that come from --set, bad those that were reported
 	// as wrong.
-	origin  map[*yaml.Node]*source
-	bad     map[*yaml.Node]bool
+	origin map[*yaml.Node]*source
+	bad    map[*yaml.Node]bool
+	// meant are, by object, the keys that an unknown one likely stands for:
+	// they are not reported as missing.
+	meant   map[*yaml.Node]map[string]bool
 	enabled map[string]bool
 
 	tables    *tables
@@ -74,7 +77,7 @@ func ParseSource(path string, src []byte, o ParseOptions) (*File, error) {
 		src:    &source{name: path, text: string(src)},
 		origin: map[*yaml.Node]*source{}, bad: map[*yaml.Node]bool{}, enabled: map[string]bool{},
 		report: report{secrets: map[string]bool{}},
-		tables: newTables(), keys: map[string]*yaml.Node{}, spoiled: map[string]bool{},
+		tables: newTables(), keys: map[string]*yaml.Node{}, spoiled: map[string]bool{}, meant: map[*yaml.Node]map[string]bool{},
 	}
 	for _, name := range o.Enable {
 		f.enabled[name] = true
@@ -148,6 +151,14 @@ func Restore(resolved json.RawMessage, o ParseOptions) (*File, error) {
 	}
 	o.Set, o.Samples, o.Enable = s.Set, s.Samples, s.Enable
 	return ParseSource(s.Path, []byte(s.Source), o)
+}
+
+// means notes that an unknown key of an object likely stands for a known one.
+func (f *File) means(n *yaml.Node, name string) {
+	if f.meant[n] == nil {
+		f.meant[n] = map[string]bool{}
+	}
+	f.meant[n][name] = true
 }
 
 func hash(b []byte) string {

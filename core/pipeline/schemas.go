@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -73,6 +74,7 @@ type violation struct {
 	unknown string   // the property, when it is an unknown one
 	among   []string // the properties that there are
 	missing string   // the property, when one is missing
+	want    []string // the kinds, when the value is of another
 	// blunt says that the violation is of the value as a whole, such as of
 	// oneOf.
 	blunt bool
@@ -111,7 +113,8 @@ func flatten(e *jsonschema.ValidationError, root *jsonschema.Schema, out *[]viol
 		return
 	case *errkind.Required:
 		for _, p := range k.Missing {
-			*out = append(*out, violation{at: e.InstanceLocation, missing: p})
+			at := append(e.InstanceLocation[:len(e.InstanceLocation):len(e.InstanceLocation)], p)
+			*out = append(*out, violation{at: e.InstanceLocation, missing: p, hint: settingHint(root, at, nil)})
 		}
 		return
 	}
@@ -121,8 +124,12 @@ func flatten(e *jsonschema.ValidationError, root *jsonschema.Schema, out *[]viol
 		}
 		return
 	}
-	text, hint := explain(e.ErrorKind)
-	*out = append(*out, violation{at: e.InstanceLocation, message: text, hint: hint})
+	v := violation{at: e.InstanceLocation}
+	v.message, v.hint = explain(e.ErrorKind)
+	if t, ok := e.ErrorKind.(*errkind.Type); ok {
+		v.want, v.hint = t.Want, settingHint(root, e.InstanceLocation, t.Want)
+	}
+	*out = append(*out, v)
 }
 
 // deepest is the cause that lies deeper in the value than its parent: the form
@@ -188,8 +195,8 @@ func articles(kinds []string) []string {
 	return out
 }
 
-// propertiesAt lists the properties that a schema knows at a place.
-func propertiesAt(s *jsonschema.Schema, at []string) []string {
+// schemaAt is what a schema says of a place, nil if nothing.
+func schemaAt(s *jsonschema.Schema, at []string) *jsonschema.Schema {
 	for _, name := range at {
 		for s != nil && s.Ref != nil {
 			s = s.Ref
@@ -207,7 +214,12 @@ func propertiesAt(s *jsonschema.Schema, at []string) []string {
 	for s != nil && s.Ref != nil {
 		s = s.Ref
 	}
-	if s == nil {
+	return s
+}
+
+// propertiesAt lists the properties that a schema knows at a place.
+func propertiesAt(s *jsonschema.Schema, at []string) []string {
+	if s = schemaAt(s, at); s == nil {
 		return nil
 	}
 	var out []string
@@ -227,6 +239,20 @@ func itemSchema(s *jsonschema.Schema) *jsonschema.Schema {
 	}
 	i, _ := s.Items.(*jsonschema.Schema)
 	return i
+}
+
+// withoutMeant leaves out what is missing where an unknown name beside it
+// likely stands for it.
+func withoutMeant(all []violation) []violation {
+	meant := map[string]bool{}
+	for _, v := range all {
+		if v.unknown != "" {
+			meant[pointer(append(v.at[:len(v.at):len(v.at)], nearest(v.unknown, v.among)))] = true
+		}
+	}
+	return slices.DeleteFunc(all, func(v violation) bool {
+		return v.missing != "" && meant[pointer(append(v.at[:len(v.at):len(v.at)], v.missing))]
+	})
 }
 
 func (v violation) text() string {

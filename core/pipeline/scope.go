@@ -3,6 +3,8 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"sort"
 
 	"github.com/expr-lang/expr/builtin"
@@ -21,7 +23,8 @@ type scope struct {
 	later map[string]bool
 	self  string
 	// broken are ids of stages that can't be used, which was reported where
-	// they stand; reading one is not reported again.
+	// they stand; reading one is not reported again. nameless among them is a
+	// stage whose id isn't known: any unknown name may be meant for it.
 	broken map[string]bool
 	// again says that the stages are those of a loop, which see themselves
 	// from the pass before.
@@ -39,6 +42,26 @@ func newScope(task *Type) *scope {
 		later: map[string]bool{},
 	}
 }
+
+// nameless stands for a stage without an id.
+const nameless = ""
+
+// reported tells whether the stage that a name is meant for may be one that
+// was reported where it stands.
+func (s *scope) reported(name string) bool { return s.broken[name] || s.broken[nameless] }
+
+// misnamed reports whether a text has a stage in it whose id is a word of the
+// language, and can't be parsed for it.
+func (s *scope) misnamed(text string) bool {
+	for id := range s.broken {
+		if reserved(id) != "" && slices.Contains(words.FindAllString(text, -1), id) {
+			return true
+		}
+	}
+	return false
+}
+
+var words = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 
 func (s *scope) names() []string {
 	var out []string

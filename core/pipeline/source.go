@@ -110,6 +110,15 @@ func (f *File) at(n *yaml.Node) pos {
 	return pos{src: f.sourceOf(n), line: n.Line, col: n.Column}
 }
 
+// place is a node's line and column, for messages about another place.
+func (f *File) place(n *yaml.Node) string {
+	p := f.at(n).inside()
+	if p.src.set {
+		return fmt.Sprintf("character %d", p.col)
+	}
+	return fmt.Sprintf("%d:%d", p.line, p.col)
+}
+
 func (f *File) sourceOf(n *yaml.Node) *source {
 	if s, ok := f.origin[n]; ok {
 		return s
@@ -125,6 +134,10 @@ var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 // parseYAML parses the first document of a source. It returns nil after an
 // error, which it reports.
 func (f *File) parseYAML(s *source) *yaml.Node {
+	if at, what, hint := unreadable(s.text); at >= 0 && !utf16(s.text) {
+		f.errorf(s.posAt(at), "encoding", hint, "%s", what)
+		return nil
+	}
 	d := yaml.NewDecoder(strings.NewReader(s.text))
 	var doc, more yaml.Node
 	err := d.Decode(&doc)
@@ -144,7 +157,7 @@ func (f *File) parseYAML(s *source) *yaml.Node {
 		return nil
 	}
 	if len(doc.Content) == 0 {
-		f.errorf(pos{s, 1, 1}, "empty", "", "the file is empty")
+		f.errorf(pos{s, 1, 1}, "empty", "a pipeline begins with 'penstock: "+Version+"'", "the file is empty")
 		return nil
 	}
 	return doc.Content[0]
@@ -285,7 +298,7 @@ func (e *expander) mapping(n, c *yaml.Node) {
 			continue
 		}
 		if first := seen[key.Value]; first != nil {
-			e.fail(key, "duplicate-key", "", "'%s' is given twice, first in line %d", key.Value, first.Line)
+			e.fail(key, "duplicate-key", "keep one of the two", "'%s' is given twice, first at %s", key.Value, e.f.place(first))
 			continue
 		}
 		seen[key.Value] = key

@@ -34,7 +34,7 @@ func (c *check) stages() {
 	f := c.f
 	list := f.get(f.root, "stages")
 	if list == nil || len(list.Content) == 0 {
-		if _, given := lookup(f.root, "stages"); (given == nil || list != nil) && !f.opts.NoStages {
+		if _, given := lookup(f.root, "stages"); (given == nil || list != nil) && !f.opts.NoStages && !f.meant[f.root]["stages"] {
 			at := f.root
 			if list != nil {
 				at = list
@@ -49,7 +49,7 @@ func (c *check) stages() {
 	c.stageIDs(list, map[string]*yaml.Node{}, sc)
 	c.p.Stages = c.body(list, sc)
 	sc.self = ""
-	c.needs()
+	c.needs(sc)
 	c.reward(sc)
 	c.converters()
 	c.unread()
@@ -90,9 +90,11 @@ func (c *check) stageIDs(list *yaml.Node, first map[string]*yaml.Node, sc *scope
 				first[id] = v
 				c.ids[n] = id
 				sc.later[id] = true
-			} else if first[id] == nil {
-				sc.broken[id] = true
+			} else {
+				sc.broken[id], sc.broken[sanitized(id)] = true, true
 			}
+		} else {
+			sc.broken[nameless] = true
 		}
 		_, loop := lookup(n, "loop")
 		_, inner := lookup(loop, "stages")
@@ -113,9 +115,9 @@ func (c *check) goodID(v *yaml.Node, id string, first *yaml.Node) bool {
 	case !stageID.MatchString(id):
 		f.errorf(f.at(v), "stage-id", "write it as "+sanitized(id), "a stage id is made of a-z, 0-9 and _, and begins with a letter; this is '%s'", id)
 	case why != "":
-		f.errorf(f.at(v), "stage-id", "", "'%s' can't be a stage id: it is %s", id, why)
+		f.errorf(f.at(v), "stage-id", "write another, such as "+id+"_1", "'%s' can't be a stage id: it is %s", id, why)
 	case first != nil:
-		f.errorf(f.at(v), "stage-id", "", "the stage id '%s' is taken by the stage of line %d", id, first.Line)
+		f.errorf(f.at(v), "stage-id", "give one of them another id", "the stage id '%s' is given twice, first at %s", id, f.place(first))
 	default:
 		return true
 	}
@@ -342,7 +344,7 @@ func (c *check) retry(n *yaml.Node, s *Stage) {
 }
 
 // needs checks that `needs` names earlier stages only.
-func (c *check) needs() {
+func (c *check) needs(sc *scope) {
 	f := c.f
 	place := map[string]int{}
 	ids := make([]string, len(c.flat))
@@ -361,7 +363,7 @@ func (c *check) needs() {
 		for _, item := range v.Content {
 			j, known := place[item.Value]
 			switch {
-			case f.bad[item]:
+			case f.bad[item], !known && sc.reported(item.Value):
 			case !known:
 				f.errorf(f.at(item), "needs", suggest("earlier stages: ", item.Value, named(ids[:i])), "there is no stage '%s'", item.Value)
 			case j == i:

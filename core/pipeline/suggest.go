@@ -5,13 +5,16 @@ import (
 	"strings"
 )
 
+// manyNames are more than a message lists.
+const manyNames = 24
+
 // suggest is the hint "did you mean 'x'?" for a name that isn't one of names;
 // without a near one it lists them, as far as they are few.
 func suggest(what, got string, names []string) string {
 	if near := nearest(got, names); near != "" {
 		return "did you mean '" + near + "'?"
 	}
-	if len(names) == 0 || len(names) > 24 {
+	if len(names) == 0 || len(names) > manyNames {
 		return ""
 	}
 	return what + strings.Join(names, ", ")

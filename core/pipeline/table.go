@@ -25,6 +25,8 @@ const (
 type shape struct {
 	kind    kind
 	doc     string
+	example string // a value, for messages
+	argv    bool   // a list that is a command line
 	choices []string
 	min     int
 	fields  []field
@@ -74,6 +76,12 @@ func object(doc string, fields ...field) *shape {
 }
 func either(doc string, alts ...*shape) *shape { return &shape{kind: kEither, alts: alts, doc: doc} }
 
+// like gives a value of the shape that messages show.
+func (s *shape) like(example string) *shape {
+	s.example = example
+	return s
+}
+
 func (s *shape) withLater(later map[string]string) *shape {
 	s.later = later
 	return s
@@ -104,14 +112,18 @@ var retryable = []string{
 // tables are the shapes of a pipeline file.
 type tables struct{ file, stage, model, plugin, hooks *shape }
 
-func argv(doc string) *shape { return list(text(""), doc) }
+func argv(doc string) *shape {
+	s := list(text(""), doc).like("[python3, main.py]")
+	s.argv = true
+	return s
+}
 
 func newTables() *tables {
 	t := &tables{}
 	t.hooks = list(either("a hook, by name or with settings",
-		text("hook/NAME"),
+		text("hook/NAME").like("hook/redact"),
 		object("a hook with settings",
-			field{name: "uses", shape: text("hook/NAME"), required: true},
+			field{name: "uses", shape: text("hook/NAME").like("hook/redact"), required: true},
 			field{name: "with", shape: free("the hook's settings; it takes no ${{ }}")},
 			field{name: "on_error", shape: choice("what an error of the hook means: closed denies, open goes on (default closed)", "closed", "open")},
 		)), "hooks, in the order in which they act")
@@ -120,11 +132,11 @@ func newTables() *tables {
 	t.stage = stageTable(t.hooks)
 	t.file = object("a penstock pipeline",
 		field{name: "penstock", shape: choice("the version of the file's language", Version), required: true},
-		field{name: "name", shape: text("the pipeline's name; default the file's")},
-		field{name: "plugins", shape: dict(t.plugin, "plugins that this file brings, by KIND/NAME")},
+		field{name: "name", shape: text("the pipeline's name; default the file's").like("calculator")},
+		field{name: "plugins", shape: dict(t.plugin, "plugins that this file brings, by KIND/NAME").like("{ judger/mine: { process: { go: ./mine } } }")},
 		field{name: "tasks", shape: tasksTable()},
-		field{name: "models", shape: dict(t.model, "models that agents call through the gateway")},
-		field{name: "stages", shape: list(t.stage, "what each rollout goes through, in order")},
+		field{name: "models", shape: dict(t.model, "models that agents call through the gateway").like("{ policy: { upstream: { kind: script, file: model.yaml }, format: hermes } }")},
+		field{name: "stages", shape: list(t.stage, "what each rollout goes through, in order").like("[{ id: solve, uses: invoker/agent }]")},
 		field{name: "reward", shape: expression("the rollout's reward, a number or null; needed when several stages judge")},
 		field{name: "workspace", shape: object("where the stages of a rollout work",
 			field{name: "from", shape: text("the folder that each workspace is copied from")},
@@ -145,17 +157,17 @@ func newTables() *tables {
 
 func tasksTable() *shape {
 	return object("the tasks, each run as often as samples says",
-		field{name: "file", shape: text("a JSONL file, one task a line")},
+		field{name: "file", shape: text("a JSONL file, one task a line").like("tasks.jsonl")},
 		field{name: "inline", shape: list(free("a task: {id, prompt, ...}"), "the tasks themselves")},
 		field{name: "samples", shape: integer(1, "rollouts per task (default 1)")},
 	)
 }
 
 func pluginTable() *shape {
-	dir := object("a folder with a Go main package", field{name: "go", shape: text("the folder"), required: true})
+	dir := object("a folder with a Go main package", field{name: "go", shape: text("the folder").like("./mine"), required: true})
 	return object("exactly one of process, wasm and exec",
-		field{name: "process", shape: either("a go-plugin process", text("its program"), argv("its command line"), dir)},
-		field{name: "wasm", shape: either("a WASM module", text("the .wasm file"), dir)},
+		field{name: "process", shape: either("a go-plugin process", text("its program").like("./mine"), argv("its command line"), dir)},
+		field{name: "wasm", shape: either("a WASM module", text("the .wasm file").like("./mine.wasm"), dir)},
 		field{name: "exec", shape: argv("a program that speaks JSON-RPC 2.0 on stdin and stdout")},
 		field{name: "env", shape: dict(text("a value"), "environment of the plugin, beside the allow-listed part of ours")},
 		field{name: "limits", shape: object("bounds",
@@ -194,7 +206,7 @@ func upstreamTable() *shape {
 		{name: "file", shape: text("the rules of kind script")},
 		{name: "fallback", shape: list(object("an upstream that stands in for those before it", stand...), "upstreams that are asked where a request can't have run on those before")},
 	}, serverFields()...)
-	return object("who generates", first...)
+	return object("who generates", first...).like("{ kind: script, file: model.yaml }")
 }
 
 func pricesTable(doc string) *shape {
@@ -209,7 +221,7 @@ func pricesTable(doc string) *shape {
 // serverFields are the keys of all kinds of server.
 func serverFields() []field {
 	return []field{
-		{name: "url", shape: text("its address")},
+		{name: "url", shape: text("its address").like(`"http://127.0.0.1:8000/v1"`)},
 		{name: "urls", shape: list(text(""), "replicas; a session keeps to one")},
 		{name: "api_key", shape: text("its key: ${env:NAME} or ${file:PATH}")},
 		{name: "headers", shape: dict(text("a value"), "sent on top of each request")},
@@ -233,7 +245,7 @@ func modelTable(hooks *shape) *shape {
 		field{name: "serve_as", shape: text("the name that the agent is told; default the entry's key")},
 		field{name: "aliases", shape: list(text(""), "further names that the agent may ask for"), feature: "aliases"},
 		field{name: "unknown_models", shape: choice("what a strange name means (default reject)", "reject", "main"), feature: "unknown_models"},
-		field{name: "format", shape: text("how the model writes reasoning and tool calls: a name, a YAML file, or upstream"), required: true},
+		field{name: "format", shape: text("how the model writes reasoning and tool calls: a name, a YAML file, or upstream").like("hermes"), required: true},
 		field{name: "template", shape: text("a chat template that renders in place of the format's")},
 		field{name: "tokenizer", shape: text("the tokenizer, such as bytes; capture exact needs it, save with kind script")},
 		field{name: "capture", shape: choice("what is known of a call's tokens (default exact with kind script, else text)", "exact", "reported", "text")},
@@ -255,8 +267,8 @@ func modelTable(hooks *shape) *shape {
 func stageTable(hooks *shape) *shape {
 	body := list(nil, "the body")
 	stage := object("a stage: exactly one of uses, loop and run",
-		field{name: "id", shape: text("its name in expressions: [a-z][a-z0-9_]*"), required: true},
-		field{name: "uses", shape: text("KIND/NAME of an invoker, a judger or a converter")},
+		field{name: "id", shape: text("its name in expressions: [a-z][a-z0-9_]*").like("solve"), required: true},
+		field{name: "uses", shape: text("KIND/NAME of an invoker, a judger or a converter").like("invoker/agent")},
 		field{name: "run", shape: argv("a program without a model"), feature: "run"},
 		field{name: "loop", shape: object("stages that are run until a condition holds",
 			field{name: "stages", shape: body, required: true},
@@ -268,10 +280,10 @@ func stageTable(hooks *shape) *shape {
 		field{name: "model", shape: text("an entry of models")},
 		field{name: "with", shape: free("the settings and inputs of what is used")},
 		field{name: "if", shape: expression("runs the stage only when true")},
-		field{name: "needs", shape: list(text("a stage id"), "earlier stages that must have run or been skipped")},
+		field{name: "needs", shape: list(text("a stage id").like("solve"), "earlier stages that must have run or been skipped")},
 		field{name: "timeout", shape: duration("default 30m for invokers, 2m for judgers")},
 		field{name: "retry", shape: object("tries",
-			field{name: "attempts", shape: integer(1, "all tries, the first included"), required: true},
+			field{name: "attempts", shape: integer(1, "all tries, the first included: 1 is no second try"), required: true},
 			field{name: "on", shape: list(choice("", retryable...), "the ends that are tried again; default those that fail the stage")},
 		)},
 		field{name: "on_error", shape: choice("what a failure of the stage means (default fail)", OnErrorFail, OnErrorContinue, OnErrorPark).

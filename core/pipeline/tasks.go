@@ -30,7 +30,7 @@ func (f *File) loadTasks() {
 		f.tasksFile(f.opts.Tasks, f.opts.Tasks, pos{src: &source{name: "--tasks " + f.opts.Tasks, text: "", set: true}})
 		return
 	case node == nil:
-		if _, given := lookup(f.root, "tasks"); given == nil && !f.opts.NoStages {
+		if _, given := lookup(f.root, "tasks"); given == nil && !f.opts.NoStages && !f.meant[f.root]["tasks"] {
 			f.errorf(f.at(f.root), "missing-key", "tasks: { file: tasks.jsonl }", "'tasks' is missing")
 		}
 		return
@@ -89,15 +89,25 @@ func (f *File) tasksFile(path, shown string, at pos) {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	l := &taskLoader{f: f, src: &source{name: shown, text: string(b)}, first: map[string]int{}}
 	if strings.HasSuffix(path, ".csv") {
-		l.csv(b)
+		if at, what, hint := unreadable(l.src.text); at >= 0 {
+			l.failAt(l.src.posAt(at), "encoding", hint, "%s", what)
+		} else {
+			l.csv(b)
+		}
 	} else {
 		l.jsonl(b)
 	}
-	f.tasks, f.taskType = l.tasks, l.stat.objectType()
-	if len(l.tasks) == 0 && !l.failed {
-		f.errorf(at, "tasks", "", "the tasks file %s has no tasks", shown)
+	f.tasks = l.tasks
+	switch {
+	case len(l.tasks) > 0 && !l.failed:
+		f.taskType = l.stat.objectType()
+	case !l.failed:
+		f.errorf(at, "tasks", "write a task a line: "+taskExample, "the tasks file %s has no tasks", shown)
 	}
 }
+
+// taskExample is a task as it may be written in JSON and in YAML.
+const taskExample = `{"id": "one", "prompt": "What is 1 + 1?", "answer": "2"}`
 
 // taskLoader reads tasks line by line.
 type taskLoader struct {
@@ -110,6 +120,8 @@ type taskLoader struct {
 	failed bool
 	inline map[int]*yaml.Node
 	errors int
+	cut    bool // the last line was the begin of a value that others go on with
+	list   bool // the file is a list
 }
 
 // maxTaskErrors bounds how many bad lines are shown.
@@ -123,8 +135,16 @@ func (l *taskLoader) jsonl(b []byte) {
 		} else {
 			b = nil
 		}
-		if line = bytes.TrimRight(line, " \t\r"); len(bytes.TrimSpace(line)) > 0 {
-			l.add(line, n)
+		line = bytes.TrimRight(line, " \t\r")
+		switch text := bytes.TrimSpace(line); {
+		case len(text) == 0:
+			continue
+		case l.cut && text[0] != '{':
+			return // the rest of what was reported
+		}
+		l.cut = false
+		if l.add(line, n); l.list {
+			return // it was reported, and the rest is its items
 		}
 		if l.errors >= maxTaskErrors {
 			l.fail(n, 0, "tasks", "", "more errors in this file are not shown")
@@ -157,11 +177,13 @@ func (l *taskLoader) add(raw []byte, line int) {
 	id, err := l.read(raw)
 	if err != nil {
 		var at *taskError
-		offset := int(l.dec.InputOffset())
+		offset, hint := int(l.dec.InputOffset()), ""
 		if errors.As(err, &at) {
-			offset = at.offset
+			offset, hint = at.offset, at.hint
+			l.cut = at.message == errLineEnds
+			l.list = bytes.HasPrefix(bytes.TrimSpace(raw), []byte{'['})
 		}
-		l.failAt(l.at(line, offset, raw), "tasks", "", "%s", err)
+		l.failAt(l.at(line, offset, raw), "tasks", hint, "%s", err)
 		return
 	}
 	data := json.RawMessage(bytes.TrimSpace(raw))
@@ -170,11 +192,21 @@ func (l *taskLoader) add(raw []byte, line int) {
 		data = withID(data, id)
 	}
 	if first, taken := l.first[id]; taken {
-		l.failAt(l.at(line, 0, raw), "duplicate-task", "every task needs an id of its own", "the task id %q is that of line %d too (lines %d and %d)", id, first, first, line)
+		l.twice(id, first, line, raw)
 		return
 	}
 	l.first[id] = line
 	l.tasks = append(l.tasks, Task{ID: id, Data: data})
+}
+
+// twice reports a task whose id is that of an earlier one.
+func (l *taskLoader) twice(id string, first, line int, raw []byte) {
+	at, hint := l.at(line, 0, raw), "every task needs an id of its own; without one it gets one by line number"
+	if n := l.inline[first]; n != nil {
+		l.failAt(at, "duplicate-task", hint, "the task id %q is given twice, first at %s", id, l.f.place(n))
+		return
+	}
+	l.failAt(at, "duplicate-task", hint, "the task id %q is that of line %d too (lines %d and %d)", id, first, first, line)
 }
 
 func withID(data json.RawMessage, id string) json.RawMessage {
@@ -186,58 +218,50 @@ func withID(data json.RawMessage, id string) json.RawMessage {
 	return append(out, rest...)
 }
 
-// taskError is an error at a byte of a line.
-type taskError struct {
-	offset  int
-	message string
-}
-
-func (e *taskError) Error() string { return e.message }
-
 // read checks one line and adds its values to the type. After an error the
 // type is of no use, nor is it used.
 func (l *taskLoader) read(raw []byte) (id string, err error) {
 	start := len(raw) - len(bytes.TrimLeft(raw, " \t"))
 	if k := l.dec.PeekKind(); k != '{' && k != 0 {
-		return "", &taskError{start, fmt.Sprintf("a task is a JSON object, this is %s", tokenName(k))}
+		return "", &taskError{start, fmt.Sprintf("a task is a JSON object, this is %s", tokenName(k)), objectHint(k)}
 	}
 	if _, err := l.dec.ReadToken(); err != nil {
-		return "", syntaxText(err)
+		return "", syntaxText(raw, err)
 	}
 	l.stat.seen++
 	l.stat.object++
 	for l.dec.PeekKind() != '}' {
 		name, err := l.dec.ReadToken()
 		if err != nil {
-			return "", syntaxText(err)
+			return "", syntaxText(raw, err)
 		}
 		field := l.stat.at(name.String())
 		if name.String() != "id" {
 			if err := field.observe(&l.dec, 1); err != nil {
-				return "", syntaxText(err)
+				return "", syntaxText(raw, err)
 			}
 			continue
 		}
 		if k := l.dec.PeekKind(); k != '"' && k != 0 {
-			return "", &taskError{l.next(raw), fmt.Sprintf("the id of a task is text, this is %s", idName(k))}
+			return "", &taskError{l.next(raw), fmt.Sprintf("the id of a task is text, this is %s", tokenName(k)), idHint(k)}
 		}
 		at := l.next(raw)
 		v, err := l.dec.ReadToken()
 		if err != nil {
-			return "", syntaxText(err)
+			return "", syntaxText(raw, err)
 		}
 		if id = v.String(); id == "" {
-			return "", &taskError{at, "the id of a task is empty"}
+			return "", &taskError{at, "the id of a task is empty", "write one, or leave 'id' out to get one by line number"}
 		}
 		field.seen++
 		field.str++
 	}
 	if _, err := l.dec.ReadToken(); err != nil {
-		return "", syntaxText(err)
+		return "", syntaxText(raw, err)
 	}
 	end := l.next(raw)
 	if _, err := l.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return "", &taskError{end, "there is more on the line than one JSON object"}
+		return "", &taskError{end, "there is more on the line than one JSON object", "a line is one task; begin a new line here"}
 	}
 	return id, nil
 }
@@ -251,14 +275,21 @@ func (l *taskLoader) next(raw []byte) int {
 	return i
 }
 
-func idName(k jsontext.Kind) string {
+func idHint(k jsontext.Kind) string {
 	switch k {
 	case '0':
-		return "a number; write it in quotes"
+		return "write it in quotes"
 	case 'n':
-		return "null; leave it out to get one by line number"
+		return "leave it out to get one by line number"
 	}
-	return tokenName(k)
+	return `such as "id": "one"`
+}
+
+func objectHint(k jsontext.Kind) string {
+	if k == '[' {
+		return "a line is one task, not a list; jq -c '.[]' FILE writes each item of a list into a line"
+	}
+	return "such as " + taskExample
 }
 
 func tokenName(k jsontext.Kind) string {
@@ -277,18 +308,6 @@ func tokenName(k jsontext.Kind) string {
 	return "a boolean"
 }
 
-func syntaxText(err error) error {
-	var s *jsontext.SyntacticError
-	if !errors.As(err, &s) {
-		return err
-	}
-	text := strings.TrimPrefix(s.Err.Error(), "jsontext: ")
-	if errors.Is(s.Err, io.ErrUnexpectedEOF) || errors.Is(s.Err, io.EOF) {
-		text = "the line ends before the object does"
-	}
-	return &taskError{int(s.ByteOffset), "not valid JSON: " + text}
-}
-
 func (f *File) inlineTasks(list *yaml.Node) {
 	l := &taskLoader{f: f, src: f.src, first: map[string]int{}, inline: map[int]*yaml.Node{}}
 	for i, n := range list.Content {
@@ -299,14 +318,17 @@ func (f *File) inlineTasks(list *yaml.Node) {
 			l.failAt(f.at(at.node), "tasks", "", "%s", at)
 			continue
 		case n.Kind != yaml.MappingNode:
-			l.failAt(f.at(n), "tasks", "", "a task is an object, this is %s", kindName(n))
+			l.failAt(f.at(n), "tasks", "such as "+taskExample, "a task is an object, this is %s", kindName(n))
 			continue
 		}
 		l.inline[i+1] = n
 		l.add(raw, i+1)
 	}
-	f.tasks, f.taskType = l.tasks, l.stat.objectType()
-	if len(l.tasks) == 0 && !l.failed {
-		f.errorf(f.at(list), "tasks", "", "'inline' has no tasks")
+	f.tasks = l.tasks
+	switch {
+	case len(l.tasks) > 0 && !l.failed:
+		f.taskType = l.stat.objectType()
+	case !l.failed:
+		f.errorf(f.at(list), "tasks", "inline: ["+taskExample+"]", "'inline' has no tasks")
 	}
 }

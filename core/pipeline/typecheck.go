@@ -136,6 +136,9 @@ func (c *checker) identifier(n *ast.IdentifierNode) *Type {
 			return t
 		}
 	}
+	if c.scope.broken[name] {
+		return anyType // that of a repeated id may be either's
+	}
 	if t, ok := c.scope.vars[name]; ok {
 		return t
 	}
@@ -145,7 +148,7 @@ func (c *checker) identifier(n *ast.IdentifierNode) *Type {
 	case c.scope.later[name]:
 		return c.fail(n, "order", "move it above this one, or read an earlier stage", "stage '%s' runs later, so it has no result here", name)
 	}
-	if c.scope.broken[name] {
+	if c.scope.reported(name) {
 		return anyType
 	}
 	hint := suggest("there are: ", name, c.scope.names())

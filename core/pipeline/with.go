@@ -90,7 +90,11 @@ func (c *check) settings(at, holder *yaml.Node, d component.Descriptor, sc *scop
 			case config.open:
 				to = config
 			default:
-				c.unknownSetting(key, d, append(config.names(), input.names()...))
+				known := append(config.names(), input.names()...)
+				c.unknownSetting(key, d, known)
+				for _, half := range halves {
+					f.means(half, nearest(key.Value, known))
+				}
 				continue
 			}
 			halves[to].Content = append(halves[to].Content, key, value)
@@ -147,7 +151,7 @@ func (c *check) config(at, n *yaml.Node, s *side, d component.Descriptor) json.R
 		return nil
 	}
 	found := violations(s.schema, v)
-	for _, x := range found {
+	for _, x := range withoutMeant(found) {
 		c.violation(at, n, x, d)
 	}
 	if opener, ok := c.cat.(ConfigChecker); ok && len(found) == 0 {
@@ -195,6 +199,7 @@ func (c *check) violation(at, n *yaml.Node, x violation, d component.Descriptor)
 	key, node := nodeAt(n, x.at)
 	path := strings.Join(x.at, ".")
 	switch {
+	case x.missing != "" && len(x.at) == 0 && c.f.meant[n][x.missing]:
 	case x.missing != "":
 		p := c.f.at(at)
 		if len(x.at) > 0 && node != nil {
@@ -203,7 +208,7 @@ func (c *check) violation(at, n *yaml.Node, x violation, d component.Descriptor)
 		} else {
 			path = ""
 		}
-		c.f.errorf(p, "missing-setting", "", "%s needs '%s%s'", d.ID(), path, x.missing)
+		c.f.errorf(p, "missing-setting", x.hint, "%s needs '%s%s'", d.ID(), path, x.missing)
 	case x.unknown != "":
 		k, _ := lookup(node, x.unknown)
 		if k == nil {
@@ -213,6 +218,12 @@ func (c *check) violation(at, n *yaml.Node, x violation, d component.Descriptor)
 	default:
 		if node == nil || len(x.at) == 0 {
 			node = at
+		}
+		if hint := mended(node, path, x.want); hint != "" {
+			x.hint = hint
+		}
+		if got := jsonKind(node); got != "" {
+			x.message = strings.Replace(x.message, "this is "+got, "this is "+strings.Replace(got, "a ", "the ", 1)+" "+shown(node), 1)
 		}
 		if node.Kind == yaml.MappingNode && key != nil {
 			node = key
@@ -287,7 +298,7 @@ func (b *builder) validate(at, n *yaml.Node, s *side, probe []byte) {
 		b.c.f.errorf(b.c.f.at(at), "setting", "", "read the settings of %s: %s", b.d.ID(), err)
 		return
 	}
-	for _, x := range violations(s.schema, v) {
+	for _, x := range withoutMeant(violations(s.schema, v)) {
 		if !b.stems(x) {
 			b.c.violation(at, n, x, b.d)
 		}
