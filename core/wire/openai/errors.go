@@ -1,5 +1,6 @@
 // Package openai is what the two dialects of OpenAI share: errors, the list of
-// models, and images. The dialects themselves are openaichat and responses.
+// models, images, and how tools are chosen and written. The dialects themselves
+// are openaichat and responses.
 package openai
 
 import (

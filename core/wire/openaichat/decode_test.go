@@ -161,7 +161,7 @@ func TestRefusalsNameWhatAndWhere(t *testing.T) {
 		"audio reply":     {telling(`{"role":"assistant","audio":{"id":"x"}}`), "messages[0].audio: can't be mapped"},
 		"tool type":       {asking(`"tools":[{"function":{"name":"x"}}]`), "tools[0].type: Field required"},
 		"tool name":       {asking(`"tools":[{"type":"function","function":{}}]`), "tools[0].function.name: Field required"},
-		"choice":          {asking(`"tool_choice":"any"`), `tool_choice: must be auto, none, required or a function, not "any"`},
+		"choice":          {asking(`"tool_choice":"any"`), `tool_choice: must be auto, none, required or a tool, not "any"`},
 		"choice type":     {asking(`"tool_choice":{"type":"allowed_tools"}`), `tool_choice: a choice of type "allowed_tools" can't be mapped`},
 		"choice of none":  {asking(`"tool_choice":"required"`), "tool_choice: a tool can't be required without tools"},
 		"choice strange":  {asking(`"tool_choice":{"type":"function","function":{"name":"x"}}`), `tool_choice: there is no tool "x" in tools`},

@@ -182,37 +182,20 @@ func appendContent(b []byte, parts []chat.Part, images bool) ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// appendTools appends the tools. One that came in this dialect and wasn't
-// changed goes out as it came.
 func appendTools(b []byte, tools []chat.Tool) ([]byte, error) {
-	if tools == nil {
-		return b, nil
-	}
-	b = append(b, `,"tools":[`...)
-	for i, t := range tools {
-		if i > 0 {
-			b = append(b, ',')
+	return openai.AppendTools(b, tools, unchanged, func(b []byte, t chat.Tool) []byte {
+		b = append(b, `{"type":"function","function":{"name":`...)
+		b = sse.AppendString(b, t.Name)
+		if t.Description != "" {
+			b = append(b, `,"description":`...)
+			b = sse.AppendString(b, t.Description)
 		}
-		switch {
-		case unchanged(t):
-			b = append(b, t.Raw...)
-		case t.Type != "":
-			return nil, fmt.Errorf("write tools[%d]: a tool of type %q has no form here", i, t.Type)
-		default:
-			b = append(b, `{"type":"function","function":{"name":`...)
-			b = sse.AppendString(b, t.Name)
-			if t.Description != "" {
-				b = append(b, `,"description":`...)
-				b = sse.AppendString(b, t.Description)
-			}
-			if len(t.Parameters) > 0 {
-				b = append(b, `,"parameters":`...)
-				b = append(b, t.Parameters...)
-			}
-			b = append(b, `}}`...)
+		if len(t.Parameters) > 0 {
+			b = append(b, `,"parameters":`...)
+			b = append(b, t.Parameters...)
 		}
-	}
-	return append(b, ']'), nil
+		return append(b, `}}`...)
+	})
 }
 
 // unchanged reports whether the definition as the client wrote it is one of
@@ -231,39 +214,18 @@ func unchanged(t chat.Tool) bool {
 }
 
 func appendChoice(b []byte, c *chat.Choice) []byte {
-	if c == nil {
-		return b
-	}
-	b = append(b, `,"tool_choice":`...)
-	if c.Mode == chat.ChoiceNamed {
+	return openai.AppendChoice(b, c, func(b []byte, name string) []byte {
 		b = append(b, `{"type":"function","function":{"name":`...)
-		b = append(sse.AppendString(b, c.Name), `}}`...)
-	} else {
-		b = sse.AppendString(b, string(c.Mode))
-	}
-	if c.DisableParallel {
-		b = append(b, `,"parallel_tool_calls":false`...)
-	}
-	return b
+		return append(sse.AppendString(b, name), `}}`...)
+	})
 }
 
 func appendSampling(b []byte, s chat.Sampling, completionTokens bool) []byte {
-	if s.MaxTokens != nil {
-		if completionTokens {
-			b = append(b, `,"max_completion_tokens":`...)
-		} else {
-			b = append(b, `,"max_tokens":`...)
-		}
-		b = strconv.AppendInt(b, int64(*s.MaxTokens), 10)
+	limit := "max_tokens"
+	if completionTokens {
+		limit = "max_completion_tokens"
 	}
-	if s.Temperature != nil {
-		b = append(b, `,"temperature":`...)
-		b = strconv.AppendFloat(b, *s.Temperature, 'g', -1, 64)
-	}
-	if s.TopP != nil {
-		b = append(b, `,"top_p":`...)
-		b = strconv.AppendFloat(b, *s.TopP, 'g', -1, 64)
-	}
+	b = openai.AppendSampling(b, s, limit)
 	if s.TopK != nil {
 		b = append(b, `,"top_k":`...)
 		b = strconv.AppendInt(b, int64(*s.TopK), 10)

@@ -3,6 +3,7 @@ package openaichat
 import (
 	"encoding/json"
 
+	"github.com/penstock-dev/penstock/core/wire/openai"
 	"github.com/penstock-dev/penstock/core/wire/rawjson"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -60,61 +61,16 @@ func decodeTool(v rawjson.Value) (t chat.Tool, err error) {
 	return t, nil
 }
 
-// choice maps tool_choice and parallel_tool_calls. A choice that no tool can
-// satisfy is refused.
+// choice maps tool_choice and parallel_tool_calls.
 func (f request) choice(tools []chat.Tool) (*chat.Choice, error) {
-	c := &chat.Choice{Mode: chat.ChoiceAuto}
-	v := f["tool_choice"]
-	switch v.Kind() {
-	case 0, 'n':
-	case '"':
-		switch mode := v.Text(); mode {
-		case "auto", "none", "required":
-			c.Mode = chat.ChoiceMode(mode)
-		default:
-			return nil, rawjson.In("tool_choice", rawjson.Errorf("must be auto, none, required or a function, not %q", mode))
-		}
-	case '{':
+	return openai.Choice(f["tool_choice"], f["parallel_tool_calls"], tools, func(v rawjson.Value) (string, error) {
 		kind, err := rawjson.Required(v.Get("type"), "type")
-		if err == nil && kind != "function" {
-			err = rawjson.Errorf("a choice of type %q can't be mapped", kind)
-		}
-		if err == nil {
-			c.Mode = chat.ChoiceNamed
-			c.Name, err = rawjson.Required(v.Get("function").Get("name"), "function.name")
-		}
 		if err != nil {
-			return nil, rawjson.In("tool_choice", err)
+			return "", err
 		}
-	default:
-		return nil, rawjson.In("tool_choice", rawjson.Errorf("must be a string or an object"))
-	}
-	if p := f["parallel_tool_calls"]; p.Given() {
-		parallel, err := p.Bool()
-		if err != nil {
-			return nil, rawjson.In("parallel_tool_calls", err)
+		if kind != "function" {
+			return "", rawjson.Errorf("a choice of type %q can't be mapped", kind)
 		}
-		c.DisableParallel = !parallel
-	}
-	if !v.Given() && !c.DisableParallel {
-		return nil, nil
-	}
-	return c, satisfiable(c, tools)
-}
-
-func satisfiable(c *chat.Choice, tools []chat.Tool) error {
-	switch c.Mode {
-	case chat.ChoiceRequired:
-		if len(tools) == 0 {
-			return rawjson.In("tool_choice", rawjson.Errorf("a tool can't be required without tools"))
-		}
-	case chat.ChoiceNamed:
-		for _, t := range tools {
-			if t.Name == c.Name {
-				return nil
-			}
-		}
-		return rawjson.In("tool_choice", rawjson.Errorf("there is no tool %q in tools", c.Name))
-	}
-	return nil
+		return rawjson.Required(v.Get("function").Get("name"), "function.name")
+	})
 }

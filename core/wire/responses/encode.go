@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	"github.com/penstock-dev/penstock/core/wire/openai"
 	"github.com/penstock-dev/penstock/core/wire/rawjson"
@@ -45,7 +44,7 @@ func EncodeRequest(c *chat.Conversation, o EncodeOptions) ([]byte, error) {
 		return nil, err
 	}
 	b = e.appendChoice(b, c.ToolChoice)
-	b = appendSampling(b, c.Sampling)
+	b = openai.AppendSampling(b, c.Sampling, "max_output_tokens")
 	if len(o.Reasoning) > 0 {
 		b = append(append(b, `,"reasoning":`...), o.Reasoning...)
 	} else if c.Thinking != nil && !*c.Thinking {
@@ -236,38 +235,21 @@ func (e *encoder) result(p chat.Part) (err error) {
 	return nil
 }
 
-// appendTools appends the tools. One that came in this dialect and wasn't
-// changed goes out as it came.
 func (e *encoder) appendTools(b []byte, tools []chat.Tool) ([]byte, error) {
-	if tools == nil {
-		return b, nil
-	}
-	b = append(b, `,"tools":[`...)
-	for i, t := range tools {
-		if i > 0 {
-			b = append(b, ',')
+	return openai.AppendTools(b, tools, e.unchanged, func(b []byte, t chat.Tool) []byte {
+		b = append(b, `{"type":"function","name":`...)
+		b = sse.AppendString(b, t.Name)
+		if t.Description != "" {
+			b = append(b, `,"description":`...)
+			b = sse.AppendString(b, t.Description)
 		}
-		switch {
-		case e.unchanged(t):
-			b = append(b, t.Raw...)
-		case t.Type != "":
-			return nil, fmt.Errorf("write tools[%d]: a tool of type %q has no form here", i, t.Type)
-		default:
-			b = append(b, `{"type":"function","name":`...)
-			b = sse.AppendString(b, t.Name)
-			if t.Description != "" {
-				b = append(b, `,"description":`...)
-				b = sse.AppendString(b, t.Description)
-			}
-			b = append(b, `,"parameters":`...)
-			if len(t.Parameters) == 0 {
-				b = append(b, `null`...)
-			}
-			b = append(b, t.Parameters...)
-			b = append(b, `,"strict":false}`...)
+		b = append(b, `,"parameters":`...)
+		if len(t.Parameters) == 0 {
+			b = append(b, `null`...)
 		}
-	}
-	return append(b, ']'), nil
+		b = append(b, t.Parameters...)
+		return append(b, `,"strict":false}`...)
+	})
 }
 
 // unchanged reports whether the definition as the client wrote it is one of
@@ -285,37 +267,11 @@ func (e *encoder) unchanged(t chat.Tool) bool {
 }
 
 func (e *encoder) appendChoice(b []byte, c *chat.Choice) []byte {
-	if c == nil {
-		return b
-	}
-	b = append(b, `,"tool_choice":`...)
-	if c.Mode != chat.ChoiceNamed {
-		b = sse.AppendString(b, string(c.Mode))
-	} else {
+	return openai.AppendChoice(b, c, func(b []byte, name string) []byte {
 		kind := `{"type":"function","name":`
-		if e.custom[c.Name] {
+		if e.custom[name] {
 			kind = `{"type":"custom","name":`
 		}
-		b = append(sse.AppendString(append(b, kind...), c.Name), '}')
-	}
-	if c.DisableParallel {
-		b = append(b, `,"parallel_tool_calls":false`...)
-	}
-	return b
-}
-
-func appendSampling(b []byte, s chat.Sampling) []byte {
-	if s.MaxTokens != nil {
-		b = append(b, `,"max_output_tokens":`...)
-		b = strconv.AppendInt(b, int64(*s.MaxTokens), 10)
-	}
-	if s.Temperature != nil {
-		b = append(b, `,"temperature":`...)
-		b = strconv.AppendFloat(b, *s.Temperature, 'g', -1, 64)
-	}
-	if s.TopP != nil {
-		b = append(b, `,"top_p":`...)
-		b = strconv.AppendFloat(b, *s.TopP, 'g', -1, 64)
-	}
-	return b
+		return append(sse.AppendString(append(b, kind...), name), '}')
+	})
 }

@@ -3,6 +3,7 @@ package responses
 import (
 	"encoding/json"
 
+	"github.com/penstock-dev/penstock/core/wire/openai"
 	"github.com/penstock-dev/penstock/core/wire/rawjson"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -100,38 +101,9 @@ func decodeTool(v rawjson.Value) (t chat.Tool, err error) {
 	return t, nil
 }
 
-// choice maps tool_choice and parallel_tool_calls. A choice that no tool can
-// satisfy is refused.
+// choice maps tool_choice and parallel_tool_calls.
 func (f request) choice(tools []chat.Tool) (*chat.Choice, error) {
-	c := &chat.Choice{Mode: chat.ChoiceAuto}
-	v := f["tool_choice"]
-	switch v.Kind() {
-	case 0, 'n':
-	case '"':
-		switch mode := v.Text(); mode {
-		case "auto", "none", "required":
-			c.Mode = chat.ChoiceMode(mode)
-		default:
-			return nil, rawjson.In("tool_choice", rawjson.Errorf("must be auto, none, required or a tool, not %q", mode))
-		}
-	default:
-		name, err := chosen(v)
-		if err != nil {
-			return nil, rawjson.In("tool_choice", err)
-		}
-		c.Mode, c.Name = chat.ChoiceNamed, name
-	}
-	if p := f["parallel_tool_calls"]; p.Given() {
-		parallel, err := p.Bool()
-		if err != nil {
-			return nil, rawjson.In("parallel_tool_calls", err)
-		}
-		c.DisableParallel = !parallel
-	}
-	if !v.Given() && !c.DisableParallel {
-		return nil, nil
-	}
-	return c, satisfiable(c, tools)
+	return openai.Choice(f["tool_choice"], f["parallel_tool_calls"], tools, chosen)
 }
 
 // chosen is the name of the tool that a choice names.
@@ -148,23 +120,6 @@ func chosen(v rawjson.Value) (string, error) {
 		name = flatName(space.Text(), name)
 	}
 	return name, err
-}
-
-func satisfiable(c *chat.Choice, tools []chat.Tool) error {
-	switch c.Mode {
-	case chat.ChoiceRequired:
-		if len(tools) == 0 {
-			return rawjson.In("tool_choice", rawjson.Errorf("a tool can't be required without tools"))
-		}
-	case chat.ChoiceNamed:
-		for _, t := range tools {
-			if t.Name == c.Name {
-				return nil
-			}
-		}
-		return rawjson.In("tool_choice", rawjson.Errorf("there is no tool %q in tools", c.Name))
-	}
-	return nil
 }
 
 // form is how calls of a tool are written, for tools that aren't plain
