@@ -139,6 +139,9 @@ func (p *parser) begin(name string) bool {
 		return false
 	}
 	params := paramsOf(p.tools, name)
+	if !params.known && p.g.calls.UnknownTools == "text" {
+		return false
+	}
 	if p.text.reasoning {
 		if !params.known && !p.lineStart(p.call.mark) || p.before(p.call.mark) == '`' {
 			return false

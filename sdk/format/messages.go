@@ -220,7 +220,10 @@ func (p *parser) stepMessageCall() bool {
 	}
 	p.text.reasoning = false
 	p.head.id = ""
-	p.begin(p.call.name)
+	if !p.begin(p.call.name) {
+		p.jumpKeep(p.call.mark, i) // its header is text as well
+		return true
+	}
 	p.pos = i
 	if i == p.limit || how == full {
 		p.args = append(p.args, "{}"...)

@@ -67,6 +67,9 @@ type CallsSpec struct {
 	// Special says that the markers are tokens that text never spells, so that
 	// one that closes nothing is dropped wherever it stands.
 	Special bool `yaml:"special"`
+	// UnknownTools is what becomes of a call of a tool that wasn't offered: ""
+	// or "pass", it is a call, with a warning, and "text", its markup is.
+	UnknownTools string `yaml:"unknown_tools"`
 	// Noise are strings that are skipped between markers.
 	Noise  []string    `yaml:"noise"`
 	Tagged *TaggedSpec `yaml:"tagged"`

@@ -13,6 +13,8 @@ var choices = map[string][]string{
 	"end":      {"", "lookahead", "first"},
 	"thinking": {"", "on", "off"},
 	"keep":     {"", "all", "none", "last_query"},
+
+	"unknown_tools": {"", "pass", "text"},
 }
 
 // SchemaJSON is the JSON schema of a format file, for editors.

@@ -210,6 +210,7 @@ func (d *specDecoder) check(s *Spec, root *yaml.Node) {
 		}
 		need(len(c.Open) > 0 || c.Bare != "" || c.Messages != nil, "calls need open, or bare to say where they come without it", "calls")
 		oneOf(c.Bare, choices["bare"], "calls", "bare")
+		oneOf(c.UnknownTools, choices["unknown_tools"], "calls", "unknown_tools")
 		d.checkTagged(c.Tagged, need, oneOf)
 		if n := c.Nested; n != nil {
 			need(n.Mark != "" && strings.Contains(n.Open, "{name}") && n.Close != "" && n.Item != "", "nested needs mark, open with {name}, close and item", "calls", "nested")

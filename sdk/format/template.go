@@ -127,6 +127,7 @@ var templateFuncs = template.FuncMap{
 	"typescript": typescript,
 	"gemma":      func(mark string, v Value) string { return string(v.appendGemma(nil, mark)) },
 	"gemmaTool":  gemmaTool,
+	"kimiTools":  kimiTools,
 	"quote":      func(s string) string { return stringValue(s).JSON() },
 }
 
