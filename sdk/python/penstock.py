@@ -20,6 +20,11 @@ returns None to go on, penstock.replace(value) or penstock.deny(reason).
 A config or input is declared as a JSON Schema of an object, or as a dict of
 names and Python types:  @penstock.judger("exact", config={"strict": bool}).
 
+A judger may look into its own copy of the workspace, of which nothing is to be
+trusted: r.file("answer.txt") reads a file in it, and no path or link leads
+out; r.files() lists them; r.run(["pytest", "-q"], timeout=60) runs a command
+with limits of time and output, and leaves no process behind.
+
 The program speaks JSON-RPC 2.0 on standard input and output, one message a
 line. print() goes to standard error, which penstock logs.
 """
@@ -28,7 +33,11 @@ import json
 import math
 import os
 import re
+import signal
+import stat
+import subprocess
 import sys
+import threading
 import traceback
 
 PROTOCOL = 1
@@ -71,6 +80,108 @@ class Rollout(dict):
     @property
     def workspace(self):
         return self.get("workspace", "")
+
+    def _below(self, name):
+        """The real path of a file in the workspace; one outside is an error."""
+        if not self.workspace:
+            raise FileNotFoundError("the rollout has no workspace")
+        root = os.path.realpath(self.workspace)
+        path = os.path.realpath(os.path.join(root, name))
+        if os.path.isabs(name) or os.path.commonpath([root, path]) != root:
+            raise PermissionError("%r leads out of the workspace" % name)
+        return path
+
+    def file(self, name, limit=16 << 20):
+        """The text of a file in the workspace, by its path below it."""
+        path = self._below(name)
+        f = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with os.fdopen(f, "rb") as f:
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+                raise OSError("%r is no regular file" % name)
+            data = f.read(limit + 1)
+        if len(data) > limit:
+            raise OSError("%r is over %d bytes" % (name, limit))
+        return data.decode("utf-8", "replace")
+
+    def exists(self, name):
+        """Whether there is a file or folder of this path in the workspace."""
+        try:
+            return os.path.exists(self._below(name))
+        except OSError:
+            return False
+
+    def files(self):
+        """The paths of all regular files in the workspace, sorted."""
+        root, found = self._below("."), []
+        for folder, _, names in os.walk(root):
+            for name in names:
+                path = os.path.join(folder, name)
+                if stat.S_ISREG(os.lstat(path).st_mode):
+                    found.append(os.path.relpath(path, root))
+        return sorted(found)
+
+    def run(self, argv, timeout=60, output=1 << 20, env=None, stdin=""):
+        """Run a command in the workspace. What it started and left in its
+        process group is killed at its end, or at the end of its time."""
+        root = self._below(".")
+        given = {n: os.environ[n] for n in ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR") if n in os.environ}
+        given.update({"HOME": root}, **(env or {}))
+        p = subprocess.Popen(argv, cwd=root, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, start_new_session=True)
+        ends = [_Tail(p.stdout, output), _Tail(p.stderr, output)]
+        feed = threading.Thread(target=_feed, args=(p.stdin, stdin), daemon=True)
+        feed.start()
+        over = threading.Event()
+        late = threading.Timer(timeout, lambda: (over.set(), _end(p.pid)))
+        late.start()
+        os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOWAIT)  # not reaped yet: its number is no other's
+        late.cancel()
+        late.join()
+        _end(p.pid)
+        for end in ends:
+            end.join(1)  # a process outside of the group may hold the pipe
+        return Result(p.wait(), over.is_set(), ends[0].text(), ends[1].text())
+
+
+class Result:
+    """How a command ended: its exit code, negative for a signal, and the ends
+    of what it wrote."""
+
+    def __init__(self, code, timed_out, stdout, stderr):
+        self.code, self.timed_out, self.stdout, self.stderr = code, timed_out, stdout, stderr
+        self.ok = code == 0 and not timed_out
+
+
+class _Tail(threading.Thread):
+    """Reads a pipe to its end and keeps the last bytes."""
+
+    def __init__(self, pipe, limit):
+        super().__init__(daemon=True)
+        self.pipe, self.limit, self.data = pipe, limit, b""
+        self.start()
+
+    def run(self):
+        with self.pipe:
+            for piece in iter(lambda: os.read(self.pipe.fileno(), 65536), b""):
+                self.data = (self.data + piece)[-self.limit:]
+
+    def text(self):
+        return self.data.decode("utf-8", "replace")
+
+
+def _feed(pipe, text):
+    try:
+        pipe.write(text.encode())
+        pipe.close()
+    except OSError:
+        pass  # it doesn't read its input
+
+
+def _end(group):
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 class Request(Rollout):

@@ -1,0 +1,119 @@
+// Package workspace lets a judger look into the copy of the workspace that it
+// is given, and run a command in it:
+//
+//	w, err := workspace.Open(r.Rollout())
+//	if err != nil {
+//		return judger.Verdict{}, err
+//	}
+//	defer w.Close()
+//	text, err := w.ReadFile("answer.txt")
+//	result, err := w.Run(ctx, workspace.Command{Argv: []string{"go", "test", "./..."}, Timeout: time.Minute})
+//
+// An agent has written what is in there, so that nothing of it is trusted:
+// no path leads out of the workspace, neither by .. nor by a symbolic link,
+// and a command has a limit of time and of output, and leaves no process
+// behind. A WASM module sees no files: there Open fails.
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/penstock-dev/penstock/sdk/rollout"
+)
+
+// MaxFile is the most that ReadFile reads, in bytes.
+const MaxFile = 16 << 20
+
+// ErrNone says that there is no workspace: no agent has run, or the judger is
+// a WASM module.
+var ErrNone = errors.New("the rollout has no workspace here")
+
+// Workspace is a judger's own copy of the files that an agent left. Its
+// methods may be called from several goroutines.
+type Workspace struct {
+	dir  string
+	root *os.Root
+}
+
+// Open opens the copy that a judger is given. Close closes it.
+func Open(r rollout.Rollout) (*Workspace, error) {
+	dir := r.Workspace()
+	if dir == "" {
+		return nil, ErrNone
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the workspace: %w", err)
+	}
+	return &Workspace{dir, root}, nil
+}
+
+// Close closes the workspace. Its files stay until the judge's call is over.
+func (w *Workspace) Close() error { return w.root.Close() }
+
+// Dir is the path of the workspace.
+func (w *Workspace) Dir() string { return w.dir }
+
+// ReadFile reads a file by its path below the workspace. One over MaxFile, one
+// that is no regular file, and one that a link leads out to are errors; one
+// that isn't there is fs.ErrNotExist.
+func (w *Workspace) ReadFile(name string) ([]byte, error) {
+	f, err := w.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s of the workspace: %w", name, err)
+	}
+	if len(data) > MaxFile {
+		return nil, fmt.Errorf("read %s of the workspace: it is over %d bytes", name, MaxFile)
+	}
+	return data, nil
+}
+
+func (w *Workspace) open(name string) (*os.File, error) {
+	// Asked before it is opened: opening a named pipe would wait for a writer.
+	info, err := w.root.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
+	var f *os.File
+	if err == nil {
+		f, err = w.root.OpenFile(name, os.O_RDONLY|nonblock, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s of the workspace: %w", name, err)
+	}
+	return f, nil
+}
+
+// Exists says whether there is a file or folder of this path in the workspace.
+func (w *Workspace) Exists(name string) bool {
+	_, err := w.root.Stat(name)
+	return err == nil
+}
+
+// Files lists the paths of all regular files below the workspace, sorted, with
+// slashes. Links are not followed.
+func (w *Workspace) Files() ([]string, error) {
+	var out []string
+	err := fs.WalkDir(w.root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			out = append(out, filepath.ToSlash(path))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the workspace: %w", err)
+	}
+	slices.Sort(out)
+	return out, nil
+}
