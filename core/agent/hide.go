@@ -29,8 +29,8 @@ func (p *run) hidden(r *Runner) (view, error) {
 		return view{}, errors.New("hide folders: root can't both hide them and use the sandbox bwrap; it shows only what its policy names")
 	}
 	keep := s.Keep
-	if p.temp != "" {
-		keep = append(slices.Clone(keep), p.temp)
+	if p.temp != nil {
+		keep = append(slices.Clone(keep), p.temp.Path)
 	}
 	v, err := newView(s.Hide, keep, s.View)
 	if err != nil {

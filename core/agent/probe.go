@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/agent/sandbox"
 	"github.com/penstock-dev/penstock/core/agent/shim"
+	"github.com/penstock-dev/penstock/core/temp"
 )
 
 // ShimMain is what main runs, first of all, for a binary whose first argument
@@ -87,12 +88,12 @@ func (e *escapes) unexpected(limits string) []string {
 }
 
 func (r *Runner) probeSandbox(ctx context.Context, s sandbox.Sandbox) (*escapes, error) {
-	dir, err := os.MkdirTemp("", "penstock-")
+	dir, err := temp.Make(os.TempDir(), temp.Agent)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+	defer dir.Remove()
+	in, out := filepath.Join(dir.Path, "in"), filepath.Join(dir.Path, "out")
 	err = errors.Join(os.Mkdir(in, 0o700), os.Mkdir(out, 0o700), os.WriteFile(filepath.Join(out, "secret"), []byte("secret"), 0o600))
 	if err != nil {
 		return nil, err

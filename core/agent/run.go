@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/agent/sandbox"
 	"github.com/penstock-dev/penstock/core/agent/shim"
+	"github.com/penstock-dev/penstock/core/temp"
 )
 
 // How long the host waits for a shim that should be done: first it closes its
@@ -59,7 +60,7 @@ type run struct {
 	orders         *os.File
 	reportPipe     *os.File
 	stdout, stderr *output
-	temp           string
+	temp           *temp.Folder // the program's TMPDIR, where it was given none
 	reports        chan shim.Report
 	input          chan struct{} // closed when the writer of stdin has ended
 
@@ -93,8 +94,8 @@ func (p *run) start(r *Runner) (err error) {
 	if r.walk {
 		args = append(args, shim.ArgWalk)
 	}
-	if p.temp != "" {
-		args = append(args, shim.ArgTemp+p.temp)
+	if p.temp != nil {
+		args = append(args, shim.ArgTemp+p.temp.Path)
 	}
 	p.cmd = shimCommand(r.shim[0], args, p.theirs)
 	if err := p.cmd.Start(); err != nil {
@@ -169,10 +170,10 @@ func (p *run) env() (env []string, err error) {
 	if lookup(p.spec.Env, "TMPDIR") != "" {
 		return p.spec.Env, nil
 	}
-	if p.temp, err = os.MkdirTemp("", "penstock-"); err != nil {
+	if p.temp, err = temp.Make(os.TempDir(), temp.Agent); err != nil {
 		return nil, fmt.Errorf("make the agent's TMPDIR: %w", err)
 	}
-	return append(slices.Clone(p.spec.Env), "TMPDIR="+p.temp), nil
+	return append(slices.Clone(p.spec.Env), "TMPDIR="+p.temp.Path), nil
 }
 
 // command is how the program is started in its sandbox.
@@ -187,8 +188,8 @@ func (p *run) command(r *Runner) (sandbox.Command, error) {
 		policy.Read = append(policy.Read, self)
 	}
 	policy.Write = slices.Concat(policy.Write, []string{s.Dir})
-	if p.temp != "" {
-		policy.Write = append(policy.Write, p.temp)
+	if p.temp != nil {
+		policy.Write = append(policy.Write, p.temp.Path)
 	}
 	return s.Sandbox.Command(policy, s.Dir, p.path, s.Argv)
 }
@@ -351,9 +352,7 @@ func (p *run) release() {
 			o.close()
 		}
 	}
-	if p.temp != "" {
-		os.RemoveAll(p.temp)
-	}
+	_ = p.temp.Remove()
 }
 
 func closeAll(files []*os.File) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/plugin"
 	"github.com/penstock-dev/penstock/core/plugin/lock"
+	"github.com/penstock-dev/penstock/core/temp"
 	"github.com/penstock-dev/penstock/sdk/component"
 )
 
@@ -40,6 +42,7 @@ func (a *App) registry() (*plugin.Registry, error) {
 	if err != nil {
 		return nil, &exitError{exitInfra, fmt.Errorf("find own binary: %w", err)}
 	}
+	temp.Sweep(context.Background(), a.log, slices.Compact([]string{os.TempDir(), "/tmp"})...)
 	return plugin.New(plugin.Options{
 		CacheDir: a.settings.Cache, Log: a.log, Builtin: component.Registered(), Shim: []string{self, "__shim"},
 	}), nil

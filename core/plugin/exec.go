@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -220,11 +219,10 @@ func (i *execInstance) params(in []byte) (json.RawMessage, func(), error) {
 		}
 		return append(head, rest...), func() {}, nil
 	}
-	file, err := document("", in)
+	file, remove, err := loneDocument(in)
 	if err != nil {
 		return nil, nil, err
 	}
-	remove := func() { _ = os.Remove(file) }
 	path, err := json.Marshal(file)
 	if err != nil {
 		remove()

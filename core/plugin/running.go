@@ -23,6 +23,7 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
 
+	"github.com/penstock-dev/penstock/core/temp"
 	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/proto"
 )
@@ -38,7 +39,7 @@ const (
 type running struct {
 	client *goplugin.Client
 	group  *group
-	dir    string // holds its socket
+	dir    *temp.Folder // holds its socket
 	plugin proto.PluginClient
 	conn   grpc.ClientConnInterface
 	watch  context.CancelFunc
@@ -86,7 +87,7 @@ func start(ctx context.Context, argv, env []string, log *slog.Logger) (*running,
 		SyncStderr:       newLineLog(log),
 		StartTimeout:     startTimeout,
 		SkipHostEnv:      true,
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: dir},
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: dir.Path},
 		GRPCDialOptions: []grpc.DialOption{grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(proto.MaxMessage), grpc.MaxCallSendMsgSize(proto.MaxMessage))},
 	})
@@ -139,14 +140,14 @@ func (r *running) connect(ctx context.Context) error {
 
 // socketFolder makes a short folder for the socket, which only this user can
 // enter.
-func socketFolder() (string, error) {
+func socketFolder() (*temp.Folder, error) {
 	base := os.TempDir()
 	if len(base) > maxSocketDir {
 		base = "/tmp"
 	}
-	dir, err := os.MkdirTemp(base, "penstock-")
+	dir, err := temp.Make(base, temp.Plugin)
 	if err != nil {
-		return "", fmt.Errorf("make a folder for the plugin's socket: %w", err)
+		return nil, fmt.Errorf("make a folder for the plugin's socket: %w", err)
 	}
 	return dir, nil
 }
@@ -216,7 +217,7 @@ func (r *running) kill() {
 			r.watch()
 		}
 		r.client.Kill()
-		_ = os.RemoveAll(r.dir)
+		_ = r.dir.Remove()
 	})
 }
 

@@ -90,6 +90,7 @@ func (s *shim) report(r Report) {
 func (s *shim) outer(args []string) int {
 	for _, a := range args {
 		if len(a) > len(ArgTemp) && a[:len(ArgTemp)] == ArgTemp {
+			holdFolder(a[len(ArgTemp):])
 			defer os.RemoveAll(a[len(ArgTemp):])
 		}
 	}
@@ -109,6 +110,15 @@ func (s *shim) outer(args []string) int {
 	}
 	s.report(Report{Kind: Gone})
 	return 0
+}
+
+// holdFolder holds a folder of package temp to the end of the process: the host
+// may die first, and then it is still in use.
+func holdFolder(path string) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+	if err == nil {
+		_ = syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB)
+	}
 }
 
 // inNamespaces starts process 1 and waits for its end, with which the kernel
