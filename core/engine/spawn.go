@@ -199,6 +199,7 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 	if v.session != nil {
 		request.Session.ID, request.Session.Token = v.session.ID(), v.session.Token()
 		request.Session.BaseURL, request.Session.Model = v.session.Root(), v.models[v.stage.Model].ServeAs
+		request.Session.Context = v.models[v.stage.Model].Context
 	}
 	var err error
 	if v.plan, err = v.invoker.Plan(ctx, request); err != nil {
@@ -225,9 +226,18 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 	v.hide(&spec, v.home)
 	exit, err := v.runner.Run(ctx, spec)
 	if err != nil {
-		return nil, fmt.Errorf("start agent: %w", err)
+		return nil, fmt.Errorf("start agent: %w%s", err, toInstall(err, v.plan.Install))
 	}
 	return exit, nil
+}
+
+// toInstall says how a program that isn't there is got.
+func toInstall(err error, command string) string {
+	var start *agent.StartError
+	if command == "" || !errors.As(err, &start) || start.Reason != agent.NotFound {
+		return ""
+	}
+	return "; install it with: " + command
 }
 
 // watch ends the program when it goes on after a call was over budget, or

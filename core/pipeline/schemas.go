@@ -38,6 +38,7 @@ func (s *schemaSet) compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 	c.UseLoader(noLoader{})
 	c.AssertFormat()
 	c.RegisterFormat(&jsonschema.Format{Name: "duration", Validate: goDuration})
+	c.RegisterFormat(&jsonschema.Format{Name: "name-or-file", Validate: func(any) error { return nil }})
 	const url = "plugin.json"
 	if err := c.AddResource(url, doc); err != nil {
 		return nil, err

@@ -130,7 +130,14 @@ func (c *check) unknownSetting(key *yaml.Node, d component.Descriptor, known []s
 func (c *check) config(at, n *yaml.Node, s *side, d component.Descriptor) json.RawMessage {
 	f := c.f
 	failed := false
+	files := s.files(n)
 	raw, err := f.toJSON(n, func(leaf *yaml.Node) []byte {
+		if files[leaf] {
+			before := len(f.found)
+			path := c.pathOrName(leaf, ".yaml", ".yml")
+			failed = failed || len(f.found) > before
+			return quoted(path)
+		}
 		if i := strings.Index(leaf.Value, opening); i >= 0 {
 			failed = true
 			f.errorf(f.within(leaf, len([]rune(leaf.Value[:i]))), "config", fmt.Sprintf("these take one: %s", list3(c.inputNames(d))),
@@ -171,6 +178,26 @@ func (c *check) refused(at, n *yaml.Node, d component.Descriptor, err error) {
 		return
 	}
 	c.f.errorf(c.f.at(at), "setting", "", "%s can't be used so: %s", d.ID(), err)
+}
+
+// files are the values under n that are paths when they look like one.
+func (s *side) files(n *yaml.Node) map[*yaml.Node]bool {
+	if s.schema == nil {
+		return nil
+	}
+	var out map[*yaml.Node]bool
+	for name, p := range s.schema.Properties {
+		if p.Format == nil || p.Format.Name != "name-or-file" {
+			continue
+		}
+		if _, v := lookup(n, name); v != nil && isText(v) && !strings.Contains(v.Value, opening) {
+			if out == nil {
+				out = map[*yaml.Node]bool{}
+			}
+			out[v] = true
+		}
+	}
+	return out
 }
 
 func (c *check) inputNames(d component.Descriptor) []string {

@@ -52,6 +52,22 @@ type Descriptor struct {
 	Changes  []string `json:"changes,omitempty"`
 	// Methods are the calls that an instance answers, such as judge_group.
 	Methods []string `json:"methods,omitempty"`
+	// Programs are what an invoker knows to start, for `penstock doctor`.
+	Programs []Program `json:"programs,omitempty"`
+}
+
+// Program is an agent program that an invoker starts when it is given With as
+// its config. Dialect is the gateway's that it speaks, Version what the program
+// calls the version that was last seen to work, on Date.
+type Program struct {
+	Name    string          `json:"name"`
+	Program string          `json:"program"`
+	Dialect string          `json:"dialect,omitempty"`
+	With    json.RawMessage `json:"with,omitempty"`
+	Install string          `json:"install,omitempty"`
+	Version string          `json:"version,omitempty"`
+	Date    string          `json:"date,omitempty"`
+	Quirks  []string        `json:"quirks,omitempty"`
 }
 
 // Want reports whether the component asks for something by this name.

@@ -25,6 +25,7 @@ type Session struct {
 	Workspace string    `json:"workspace"`
 	Home      string    `json:"home"`
 	MaxTurns  int       `json:"max_turns,omitempty"`
+	Context   int       `json:"context,omitempty"` // tokens that the model takes, 0 if not known
 	Deadline  time.Time `json:"deadline"`
 	// OutputSchema is the JSON Schema that the final text must fit, where the
 	// file gives one: for programs that can be held to it.
@@ -64,6 +65,9 @@ type Plan struct {
 	// HoldFirstCall makes the gateway hold the session's first call until Line
 	// says ready or stop.
 	HoldFirstCall bool `json:"hold_first_call,omitempty"`
+	// Install is a command that gets the program, for the error when it isn't
+	// there.
+	Install string `json:"install,omitempty"`
 }
 
 // The exit statuses that an invoker may set.
@@ -167,6 +171,11 @@ func Input[T any]() Option {
 // a failure: agent_no_activity.
 func AlwaysCalls() Option {
 	return func(d *component.Descriptor) { d.Wants = append(d.Wants, "model") }
+}
+
+// Programs names the agent programs that the invoker knows to start.
+func Programs(list ...component.Program) Option {
+	return func(d *component.Descriptor) { d.Programs = append(d.Programs, list...) }
 }
 
 // Register adds an invoker to this program. C is a struct, its config.

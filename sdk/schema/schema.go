@@ -6,6 +6,10 @@
 //
 //	Scale int `json:"scale,omitempty" desc:"digits kept" enum:"0,2,4" default:"2"`
 //
+// The format "name-or-file" says of a text in a config that it may be a path,
+// when it begins with ./, ../ or / or ends in .yaml: the host makes it absolute
+// and keeps the file's hash.
+//
 // A field without omitempty (or omitzero) is required. A pointer may be null.
 // A json.RawMessage or an any may hold any value.
 //
@@ -155,6 +159,9 @@ func describe(tag *reflect.StructTag, ps []property) []property {
 		} else {
 			ps = append(ps, property{"enum", []byte("[" + e + "]")})
 		}
+	}
+	if f := tag.Get("format"); f != "" {
+		ps = append(ps, property{"format", quote(f)})
 	}
 	if d, ok := tag.Lookup("default"); ok {
 		v := []byte(d)

@@ -21,16 +21,21 @@ const Schema = `{"type":"object","properties":{"expression":{"type":"string",` +
 	`"description":"Numbers, + - * / and parentheses, such as (23 + 19) * 2."}},` +
 	`"required":["expression"],"additionalProperties":false}`
 
-// NewServer makes the server. With wrong set each answer is one too high, to
-// see that answers come from the tool.
-func NewServer(wrong bool) *mcp.Server {
+// Options change the answers.
+type Options struct {
+	Wrong    bool // one too high, to see that answers come from the tool
+	Equation bool // with the expression in front: clients read a bare number as JSON
+}
+
+// NewServer makes the server.
+func NewServer(o Options) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "calculator", Version: "1.0.0"}, nil)
 	s.AddTool(&mcp.Tool{
 		Name:        "calculator",
 		Description: "Computes an arithmetic expression exactly.",
 		InputSchema: json.RawMessage(Schema),
 	}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		text, err := call(r.Params.Arguments, wrong)
+		text, err := call(r.Params.Arguments, o)
 		if err != nil {
 			text = err.Error()
 		}
@@ -39,7 +44,7 @@ func NewServer(wrong bool) *mcp.Server {
 	return s
 }
 
-func call(arguments json.RawMessage, wrong bool) (string, error) {
+func call(arguments json.RawMessage, o Options) (string, error) {
 	var in struct {
 		Expression *string `json:"expression"`
 	}
@@ -55,27 +60,31 @@ func call(arguments json.RawMessage, wrong bool) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("invalid expression: %w", err)
 	}
-	if wrong {
+	if o.Wrong {
 		v = v.Add(v, big.NewRat(1, 1))
+	}
+	if o.Equation {
+		return *in.Expression + " = " + Format(v), nil
 	}
 	return Format(v), nil
 }
 
 // Command is `penstock dev calculator`.
 func Command() *cobra.Command {
-	var wrong bool
+	var o Options
 	c := &cobra.Command{
 		Use:   "calculator",
 		Short: "An MCP server with one tool, a calculator, on standard input and output",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			err := NewServer(wrong).Run(c.Context(), &mcp.StdioTransport{})
+			err := NewServer(o).Run(c.Context(), &mcp.StdioTransport{})
 			if c.Context().Err() != nil {
 				return nil
 			}
 			return err
 		},
 	}
-	c.Flags().BoolVar(&wrong, "wrong", false, "answer one too high, to see that answers come from the tool")
+	c.Flags().BoolVar(&o.Equation, "equation", false, "answer with the whole equation, such as 1 + 2 = 3")
+	c.Flags().BoolVar(&o.Wrong, "wrong", false, "answer one too high, to see that answers come from the tool")
 	return c
 }

@@ -70,9 +70,9 @@ func FuzzEval(f *testing.F) {
 	})
 }
 
-func connect(t *testing.T, wrong bool) *mcp.ClientSession {
+func connect(t *testing.T, o Options) *mcp.ClientSession {
 	client, server := mcp.NewInMemoryTransports()
-	go func() { _ = NewServer(wrong).Run(t.Context(), server) }()
+	go func() { _ = NewServer(o).Run(t.Context(), server) }()
 	s, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), client, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
@@ -87,7 +87,7 @@ func ask(t *testing.T, s *mcp.ClientSession, arguments string) (string, bool) {
 }
 
 func TestServer(t *testing.T) {
-	s := connect(t, false)
+	s := connect(t, Options{})
 	tools, err := s.ListTools(t.Context(), nil)
 	require.NoError(t, err)
 	require.Len(t, tools.Tools, 1)
@@ -109,7 +109,13 @@ func TestServer(t *testing.T) {
 }
 
 func TestWrong(t *testing.T) {
-	text, isError := ask(t, connect(t, true), `{"expression":"6 * 7"}`)
+	text, isError := ask(t, connect(t, Options{Wrong: true}), `{"expression":"6 * 7"}`)
 	assert.Equal(t, "43", text)
+	assert.False(t, isError)
+}
+
+func TestEquation(t *testing.T) {
+	text, isError := ask(t, connect(t, Options{Equation: true}), `{"expression":"6 * 7"}`)
+	assert.Equal(t, "6 * 7 = 42", text)
 	assert.False(t, isError)
 }

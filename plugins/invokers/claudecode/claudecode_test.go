@@ -31,16 +31,18 @@ func TestPlan(t *testing.T) {
 		"claude", "-p", "--output-format", "stream-json", "--verbose", "--model", "policy",
 		"--permission-mode", "bypassPermissions", "--no-session-persistence",
 		"--strict-mcp-config", "--mcp-config", "/h/mcp.json", "--bare",
-		"--tools", "Read,Bash", "--max-turns", "5", "--system-prompt", "S", "--append-system-prompt", "A", "--x",
+		"--tools", "Read,Bash", "--max-turns", "5", "--system-prompt=S", "--append-system-prompt=A", "--x",
 	}, p.Argv)
 	assert.Equal(t, "hi", p.Stdin)
 	assert.Equal(t, invoker.JSONL, p.Output)
 	assert.True(t, p.HoldFirstCall)
-	assert.Equal(t, []invoker.File{{Path: "~/mcp.json", Data: `{"mcpServers":{"calculator":{"type":"stdio","command":"penstock","args":["dev","calculator"]}}}`}}, p.Files)
+	require.Len(t, p.Files, 1)
+	assert.Equal(t, "~/mcp.json", p.Files[0].Path)
+	assert.JSONEq(t, `{"mcpServers":{"calculator":{"type":"stdio","command":"penstock","args":["dev","calculator"]}}}`, p.Files[0].Data)
 }
 
 func TestEnv(t *testing.T) {
-	p := plan(t, `{"env":{"ENABLE_TOOL_SEARCH":"true","MINE":"1","ANTHROPIC_API_KEY":"stolen","ANTHROPIC_BASE_URL":"elsewhere"}}`)
+	p := plan(t, `{"env":{"ENABLE_TOOL_SEARCH":"true","MINE":"1"}}`)
 	assert.Equal(t, "http://127.0.0.1:1/s/tok", p.Env["ANTHROPIC_BASE_URL"])
 	assert.Equal(t, "tok", p.Env["ANTHROPIC_API_KEY"])
 	assert.Equal(t, "true", p.Env["ENABLE_TOOL_SEARCH"])
@@ -49,6 +51,10 @@ func TestEnv(t *testing.T) {
 	assert.Equal(t, "0", p.Env["CLAUDE_CODE_ATTRIBUTION_HEADER"])
 	assert.NotContains(t, p.Env, "ANTHROPIC_AUTH_TOKEN")
 	assert.NotContains(t, p.Env, "CLAUDE_CODE_OAUTH_TOKEN")
+	for _, name := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"} {
+		_, err := New(Config{Env: map[string]string{name: "elsewhere"}})
+		assert.ErrorContains(t, err, "/env/"+name)
+	}
 }
 
 // "No tools" must be said: without the flag the program offers all of its
@@ -92,10 +98,10 @@ func TestNotBare(t *testing.T) {
 func TestConfig(t *testing.T) {
 	bad := []string{"Bash,Read"}
 	for want, c := range map[string]Config{
-		"max_turns is negative":            {MaxTurns: -1},
-		`"Bash,Read" is no name of a tool`: {Tools: &bad},
-		`permission_mode is "auto"`:        {PermissionMode: "auto"},
-		"mcp server calc has no command":   {MCP: map[string]streamjson.Server{"calc": {}}},
+		"/max_turns: is negative":                  {MaxTurns: -1},
+		`/tools: "Bash,Read" is no name of a tool`: {Tools: &bad},
+		`/permission_mode: is "auto"`:              {PermissionMode: "auto"},
+		"mcp server calc has no command":           {MCP: map[string]streamjson.Server{"calc": {}}},
 	} {
 		_, err := New(c)
 		assert.ErrorContains(t, err, want)
