@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/wire"
 	"github.com/penstock-dev/penstock/core/wire/anthropic"
+	"github.com/penstock-dev/penstock/core/wire/bedrock"
 	"github.com/penstock-dev/penstock/core/wire/gemini"
 	"github.com/penstock-dev/penstock/core/wire/openaichat"
 	"github.com/penstock-dev/penstock/core/wire/responses"
@@ -40,10 +41,22 @@ type Target struct {
 func DefaultDialects() []Dialect {
 	return []Dialect{
 		{Dialect: anthropic.New(), Paths: []string{"/v1/messages"}, Header: "Anthropic-Version", ReplyID: "msg_"},
+		{Dialect: bedrock.New(), Match: matchBedrock, ReplyID: "msg_bdrk_", StartEarly: true},
+		{Dialect: bedrock.NewVertex(), Match: matchVertex, ReplyID: "msg_vrtx_"},
 		{Dialect: gemini.New(), Match: matchGemini, Header: "X-Goog-Api-Key"},
 		{Dialect: openaichat.New(), Paths: []string{"/v1/chat/completions"}, Header: "Authorization", ReplyID: "chatcmpl-"},
 		{Dialect: responses.New(), Paths: []string{"/v1/responses"}, ReplyID: "resp_", StartEarly: true},
 	}
+}
+
+func matchBedrock(path string) (Target, bool) {
+	model, stream, ok := bedrock.Match(path)
+	return Target{Model: model, Stream: stream}, ok
+}
+
+func matchVertex(path string) (Target, bool) {
+	model, stream, count, ok := bedrock.MatchVertex(path)
+	return Target{Model: model, Stream: stream, Count: count}, ok
 }
 
 // matchGemini reads /v1beta/models/MODEL:METHOD.

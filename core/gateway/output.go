@@ -198,7 +198,7 @@ func (o *output) fail(e *wire.Error) (abort bool) {
 func (o *output) write() {
 	if o.status == 0 {
 		h := o.in.w.Header()
-		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		h.Set("Content-Type", wire.StreamType(o.in.dialect.Dialect))
 		h.Set("X-Accel-Buffering", "no")
 		o.status = http.StatusOK
 		o.in.w.WriteHeader(o.status)

@@ -122,6 +122,20 @@ func StreamFor(d Dialect, r *Request) Stream {
 	return d.Stream()
 }
 
+// StreamTyper is a dialect whose streams are no server-sent events.
+type StreamTyper interface {
+	// StreamType is the content type of its streams.
+	StreamType() string
+}
+
+// StreamType is the content type of a dialect's streams.
+func StreamType(d Dialect) string {
+	if t, ok := d.(StreamTyper); ok {
+		return t.StreamType()
+	}
+	return "text/event-stream; charset=utf-8"
+}
+
 // RequestReplier is a dialect whose whole replies depend on what was asked.
 type RequestReplier interface {
 	ReplyFor(q *Request, r *chat.Reply) []byte
@@ -144,7 +158,7 @@ func (r *Request) Refusal() *Error {
 	return Errorf(Invalid, "%s is not supported by this model's upstream", strings.Join(r.Needs, ", "))
 }
 
-// Stream writes one reply as server-sent events. Each method writes whole
+// Stream writes one reply as a series of events. Each method writes whole
 // events to w. It is not for concurrent use.
 type Stream interface {
 	// Start opens the reply. Only ID, Model and the input side of Usage of r
