@@ -8,6 +8,8 @@ CACHE        ?= $(CURDIR)/.cache
 BIN          := $(CURDIR)/bin/penstock
 NPM          := $(CACHE)/npm/node_modules
 NPM_STAMP    := $(CACHE)/npm/.installed
+CLIENTS      := $(CACHE)/clients/node_modules
+CLIENTS_STAMP := $(CACHE)/clients/.installed
 PEERS        := $(CACHE)/peers/node_modules
 GOLDENS      := $(CACHE)/goldens/node_modules
 ROUTER       := @musistudio/claude-code-router@2.0.0
@@ -19,7 +21,7 @@ export PENSTOCK_CACHE ?= $(CACHE)/penstock
 # What deps unpacked is found by the tests, after what the machine has.
 export PATH := $(PATH):$(CACHE)/debian/usr/bin
 
-.PHONY: help demo demo-claude test bench soak build fmt lint deps peers goldens plugins clean fuzz
+.PHONY: help demo demo-claude test clients bench soak build fmt lint deps peers goldens plugins clean fuzz
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -40,14 +42,24 @@ build: ## build bin/penstock
 	@mkdir -p bin
 	@go build -trimpath -buildvcs=auto -o $(BIN) .
 
-# Claude Code and the official SDKs, in the versions of .ci/npm/package.json.
-$(NPM_STAMP): .ci/npm/package.json
-	@command -v npm >/dev/null || { echo "make: npm is needed for Claude Code and the SDKs (Node 20 or newer)"; exit 1; }
-	@mkdir -p $(CACHE)/npm
-	@cp .ci/npm/package.json $(CACHE)/npm/
-	@echo "== install what .ci/npm/package.json names into $(CACHE)/npm"
-	@npm install --prefix $(CACHE)/npm --no-audit --no-fund --no-package-lock --loglevel=error
+# The agent programs that make test drives and the official SDKs, in the
+# versions of .ci/npm; those that make clients drives on top, of .ci/clients.
+$(NPM_STAMP): .ci/npm/package.json .ci/npm/package-lock.json
+	@$(call npm-install,.ci/npm,$(CACHE)/npm)
 	@touch $@
+
+$(CLIENTS_STAMP): .ci/clients/package.json .ci/clients/package-lock.json
+	@$(call npm-install,.ci/clients,$(CACHE)/clients)
+	@ln -sf ../@kilocode/cli-linux-x64/bin/kilo $(CLIENTS)/.bin/kilo
+	@touch $@
+
+# Node says of some that they want a newer one; they get it, as the package node.
+define npm-install
+	command -v npm >/dev/null || { echo "make: npm is needed for agent programs and SDKs (Node 20 or newer)"; exit 1; }; \
+	mkdir -p $(2) && cp $(1)/package.json $(1)/package-lock.json $(2)/ && \
+	echo "== install what $(1) names into $(2)" && \
+	npm install --prefix $(2) --no-audit --no-fund --loglevel=error
+endef
 
 deps: $(NPM_STAMP) $(BWRAP) ## fetch what the tests use beside Go modules, pinned, into .cache
 	@go mod download
@@ -64,6 +76,11 @@ $(BWRAP):
 
 test: build lint ## everything that CI runs
 	@go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -npm '$(wildcard $(NPM))' -fuzztime $(FUZZTIME)
+
+# All agent programs are tried, and the table in README.md says how it went.
+clients: build $(NPM_STAMP) $(CLIENTS_STAMP) ## run every agent program that there is a recipe for, in all of its protocols
+	@PATH=$(NPM)/.bin:$(CLIENTS)/.bin:$$PATH $(BIN) doctor --agents --markdown >$(CACHE)/clients.md; code=$$?; \
+	cat $(CACHE)/clients.md && go run ./.ci/splice README.md clients $(CACHE)/clients.md && exit $$code
 
 soak: build ## the long forms of the tests: kills, load, fuzzing by minutes
 	@PENSTOCK_SOAK=1 go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -npm '$(wildcard $(NPM))' -fuzztime 60s -timeout 60m

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-dev/penstock/core/cli/doctorcmd"
 	"github.com/penstock-dev/penstock/core/cli/formatcmd"
 	"github.com/penstock-dev/penstock/core/cli/plugincmd"
 	"github.com/penstock-dev/penstock/core/cli/tracecmd"
@@ -20,6 +22,17 @@ func (a *App) devCommand() *cobra.Command {
 	c := &cobra.Command{Use: "dev", Short: "stand-ins for trying things out: a calculator, an agent, model servers"}
 	c.AddCommand(calculator.Command(), agent.Command(), engine.Command())
 	return c
+}
+
+// doctorCommand looks at the machine and at the agent programs on it.
+func (a *App) doctorCommand() *cobra.Command {
+	var invokers []component.Descriptor
+	for _, c := range component.Registered() {
+		if c.Kind == component.Invoker {
+			invokers = append(invokers, c.Descriptor)
+		}
+	}
+	return doctorcmd.Command(doctorcmd.Options{Invokers: invokers, Self: os.Executable})
 }
 
 // traceCommand shows what a run recorded.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sort"
 	"strings"
 
@@ -109,6 +110,39 @@ func (p *programs) byDefault(name string, s schemaNode) {
 	}
 	p.c.f.errorf(p.c.f.at(p.at), "no-program", fmt.Sprintf("install it, or say where it is: with: { %s: /path/to/%s }", name, argv[0]),
 		"%s starts '%s', and there is no such program in PATH", p.d.ID(), argv[0])
+}
+
+// known checks the program that the component says it starts for settings such
+// as those given, unless they name one.
+func (c *check) known(at *yaml.Node, raw json.RawMessage, d component.Descriptor) {
+	var given map[string]any
+	if json.Unmarshal(raw, &given) != nil || given["command"] != nil {
+		return
+	}
+	for _, p := range d.Programs {
+		var with map[string]any
+		if json.Unmarshal(p.With, &with) != nil || !within(with, given) {
+			continue
+		}
+		if c.f.missing(p.Program) != nil {
+			hint := "say where it is: with: { command: /path/to/" + p.Program + " }"
+			if p.Install != "" {
+				hint = "install it: " + p.Install + ", or " + hint
+			}
+			c.f.errorf(c.f.at(at), "no-program", hint, "%s starts '%s', and there is no such program in PATH", d.ID(), p.Program)
+		}
+		return
+	}
+}
+
+// within tells whether all of some settings are among those given.
+func within(some, given map[string]any) bool {
+	for name, value := range some {
+		if !reflect.DeepEqual(given[name], value) {
+			return false
+		}
+	}
+	return true
 }
 
 // program notes the word of a command line that names the program, and

@@ -103,6 +103,7 @@ func (c *check) settings(at, holder *yaml.Node, d component.Descriptor, sc *scop
 	c.findPrograms(uses, halves[config], config, d)
 	c.findPrograms(uses, halves[input], input, d)
 	out := settings{config: c.config(at, halves[config], config, d), takes: input.schema}
+	c.known(at, out.config, d)
 	out.input = c.input(at, halves[input], input, d, sc, stage)
 	return out
 }
