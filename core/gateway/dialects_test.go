@@ -31,14 +31,6 @@ var dialects = []spoken{
 		`{"model":"policy",%s"max_tokens":1000,"messages":[{"role":"user","content":"hello"}],"tools":[{"name":"add","input_schema":{"type":"object"}}]}`,
 		`"input":{"a":1}`, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
 	}, {
-		"vertex", "/v1/projects/p/locations/l/publishers/anthropic/models/policy:rawPredict", "/v1/projects/p/locations/l/publishers/anthropic/models/policy:streamRawPredict",
-		`{"anthropic_version":"vertex-2023-10-16",%s"max_tokens":1000,"messages":[{"role":"user","content":"hello"}],"tools":[{"name":"add","input_schema":{"type":"object"}}]}`,
-		`"input":{"a":1}`, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
-	}, {
-		"bedrock", "/model/policy/invoke", "/model/policy/invoke-with-response-stream",
-		`{"anthropic_version":"bedrock-2023-05-31","anthropic_beta":["x"],%s"max_tokens":1000,"messages":[{"role":"user","content":"hello"}],"tools":[{"name":"add","input_schema":{"type":"object"}}]}`,
-		`"input":{"a":1}`, `{"type":"message_stop"}`,
-	}, {
 		"openaichat", "/v1/chat/completions", "/v1/chat/completions",
 		`{"model":"policy",%s"messages":[{"role":"user","content":"hello"}],"tools":[{"type":"function","function":{"name":"add","parameters":{"type":"object"}}}]}`,
 		`"arguments":"{\"a\":1}"`, "data: [DONE]\n\n",
@@ -50,6 +42,14 @@ var dialects = []spoken{
 		"gemini", "/v1beta/models/policy:generateContent", "/v1beta/models/policy:streamGenerateContent?alt=sse",
 		`{%s"contents":[{"role":"user","parts":[{"text":"hello"}]}],"tools":[{"functionDeclarations":[{"name":"add","parametersJsonSchema":{"type":"object"}}]}]}`,
 		`"args":{"a":1}`, `"finishReason":"STOP"`,
+	}, {
+		"vertex", "/v1/projects/p/locations/l/publishers/anthropic/models/policy:rawPredict", "/v1/projects/p/locations/l/publishers/anthropic/models/policy:streamRawPredict",
+		`{"anthropic_version":"vertex-2023-10-16",%s"max_tokens":1000,"messages":[{"role":"user","content":"hello"}],"tools":[{"name":"add","input_schema":{"type":"object"}}]}`,
+		`"input":{"a":1}`, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+	}, {
+		"bedrock", "/model/policy/invoke", "/model/policy/invoke-with-response-stream",
+		`{"anthropic_version":"bedrock-2023-05-31","anthropic_beta":["x"],%s"max_tokens":1000,"messages":[{"role":"user","content":"hello"}],"tools":[{"name":"add","input_schema":{"type":"object"}}]}`,
+		`"input":{"a":1}`, `{"type":"message_stop"}`,
 	},
 }
 
@@ -99,6 +99,19 @@ func (d spoken) refusal(t *testing.T, body string) any {
 		assert.NotEqual(t, "error", e["type"])
 	}
 	return at(e, "error", "message")
+}
+
+// lastError is the message of the error that a cut stream ends with.
+func (d spoken) lastError(t *testing.T, body string) string {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(d.text(t, body)), "\n")
+	data := strings.TrimPrefix(lines[len(lines)-1], "data: ")
+	for _, path := range []string{"error.message", "response.error.message", "message"} {
+		if m := gjson.Get(data, path).String(); m != "" {
+			return m
+		}
+	}
+	return ""
 }
 
 // TestEveryDialect: one table entry a dialect, with all that the gateway does.
@@ -223,7 +236,8 @@ func TestCloudRoutes(t *testing.T) {
 	a := send(t, s, "POST", arn, `{"anthropic_version":"bedrock-2023-05-31","max_tokens":9,"messages":[{"role":"user","content":"hello"}]}`)
 	assert.Equal(t, 404, a.status, "it is no model of the session")
 	assert.Contains(t, a.body, "model: arn:aws:bedrock:us-east-1:1:inference-profile/policy")
-	_, body := dialects[2].request(true)
-	a = send(t, s, "POST", dialects[2].streamed, body)
+	bedrock := dialects[len(dialects)-1]
+	_, body := bedrock.request(true)
+	a = send(t, s, "POST", bedrock.streamed, body)
 	assert.Equal(t, "application/vnd.amazon.eventstream", a.header.Get("Content-Type"))
 }
