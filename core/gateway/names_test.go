@@ -122,7 +122,7 @@ func TestLimits(t *testing.T) {
 	assert.Equal(t, 200, post(t, s, ask("after", true, addTool)).status)
 	three := `{"model":"policy","max_tokens":9,"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}`
 	assert.Equal(t, 200, post(t, s, three).status)
-	isAnthropicError(t, post(t, s, strings.Replace(three, `]}`, `,{"role":"assistant","content":"d"},{"role":"user","content":"e"}]}`, 1)), 413, "request_too_large")
+	isAnthropicError(t, post(t, s, strings.Replace(three, `]}`, `,{"role":"user","content":"d"}]}`, 1)), 413, "request_too_large")
 	isAnthropicError(t, post(t, s, ask("x", true, strings.Replace(addTool, `"tools":[`, `"tools":[{"name":"b","input_schema":{"type":"object"}},`, 1))), 413, "request_too_large")
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
 	isAnthropicError(t, post(t, s, ask("x", true, `"extra":`+deep)), 400, "invalid_request_error")

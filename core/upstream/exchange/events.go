@@ -92,10 +92,10 @@ func (e *Events) line() error {
 		part, err := e.r.ReadSlice('\n')
 		e.raw = append(e.raw, part...)
 		switch {
+		case len(bytes.TrimRight(e.raw[start:], "\r\n")) > e.c.o.MaxLine:
+			return fmt.Errorf("%s: sent a line of more than %d bytes", e.c.o.Name, e.c.o.MaxLine)
 		case err == nil:
 			return nil
-		case len(e.raw)-start > e.c.o.MaxLine:
-			return fmt.Errorf("%s: sent a line of more than %d bytes", e.c.o.Name, e.c.o.MaxLine)
 		case errors.Is(err, bufio.ErrBufferFull):
 		case err == io.EOF && len(e.raw) > start:
 			return nil // the end comes again at the next line

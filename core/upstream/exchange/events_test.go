@@ -118,9 +118,20 @@ func TestRawKeepsEveryByteOfEvents(t *testing.T) {
 }
 
 func TestLineLimit(t *testing.T) {
-	c, url := serve(t, Options{MaxLine: 100 << 10}, stream("data: "+strings.Repeat("x", 200<<10)+"\n\n"))
-	_, _, err := read(t, c, url)
-	require.ErrorContains(t, err, "more than 102400 bytes")
+	const limit = 100 << 10
+	for length, ok := range map[int]bool{limit: true, limit + 1: false, 2 * limit: false} {
+		for _, end := range []string{"\n", "\r\n"} {
+			line := "data: " + strings.Repeat("x", length-len("data: ")) + end
+			c, url := serve(t, Options{MaxLine: limit}, stream(line+end))
+			_, raw, err := read(t, c, url)
+			if !ok {
+				require.ErrorContains(t, err, "more than 102400 bytes", "%d", length)
+				continue
+			}
+			require.NoError(t, err, "%d", length)
+			assert.Equal(t, line+end, raw)
+		}
+	}
 }
 
 func TestRefusals(t *testing.T) {
