@@ -37,16 +37,14 @@ func (r *rollout) walk(ctx context.Context, stages []*pipeline.Stage) (on bool, 
 			}
 			continue
 		case res != nil && res.Status != trace.Parked:
+			on = true
 			if s.Loop != nil {
 				on, err = r.again(ctx, s, res)
 			}
 		default:
 			res, on, err = r.visit(ctx, s, v, res)
-			if err == nil && !on {
-				return false, nil
-			}
 		}
-		if err != nil {
+		if err != nil || !on {
 			return false, err
 		}
 		r.take(s, res)

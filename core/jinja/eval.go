@@ -77,7 +77,7 @@ func (x exprName) eval(e *exec, s *scope) (Value, error) {
 	if v, ok := s.get(x.name); ok {
 		return v, nil
 	}
-	return undefined{x.name}, nil
+	return undefined(x), nil
 }
 
 func (x exprList) eval(e *exec, s *scope) (Value, error) {
