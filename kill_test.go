@@ -61,7 +61,7 @@ func TestKillAndResume(t *testing.T) {
 }
 
 // TestInterrupt sends one Ctrl-C: the run ends cleanly, says how to go on,
-// and resume completes it.
+// and resume completes it. The pause between is no time of the rollouts.
 func TestInterrupt(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	cmd := exec.Command(built, "run", filepath.Join("testdata", "kill", "pipeline.yaml"), "--out", out)
@@ -77,9 +77,47 @@ func TestInterrupt(t *testing.T) {
 	assert.Contains(t, said.String(), "penstock resume "+out)
 	assert.Empty(t, processesWith("31415926"))
 
+	first := times(t, out)
+	const pause = 2 * time.Second
+	time.Sleep(pause)
 	text, code := penstock(t, root, "resume", out)
 	require.Equal(t, 0, code, text)
 	assert.Contains(t, text, "6 of 6 completed")
+	resumed := 0
+	for id, now := range times(t, out) {
+		was, ran := first[id]
+		if !ran || was.status == "completed" {
+			continue
+		}
+		resumed++
+		wall := now.ended.Sub(now.started).Seconds()
+		assert.Equal(t, was.started, now.started, id)
+		assert.Greater(t, now.seconds, was.seconds, "%s: both parts count", id)
+		assert.LessOrEqual(t, now.seconds, wall-pause.Seconds()+0.01, "%s: the pause doesn't", id)
+	}
+	assert.NotZero(t, resumed, "no rollout was interrupted")
+}
+
+// timing is when a rollout ran, and for how long.
+type timing struct {
+	status         string
+	started, ended time.Time
+	seconds        float64
+}
+
+// times are the rollouts of a run that were started, by id.
+func times(t *testing.T, out string) map[string]timing {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(out, "rollouts.jsonl"))
+	require.NoError(t, err)
+	all := map[string]timing{}
+	for line := range strings.Lines(string(b)) {
+		r := gjson.Parse(line)
+		if r.Get("started").Exists() {
+			all[r.Get("id").String()] = timing{r.Get("status").String(), r.Get("started").Time(), r.Get("ended").Time(), r.Get("seconds").Float()}
+		}
+	}
+	return all
 }
 
 // column is the value at a gjson path of each line of a JSONL file.

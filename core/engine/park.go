@@ -74,6 +74,7 @@ func (r *rollout) park(ctx context.Context, p *trace.Park, res *trace.StageResul
 	p.Message = r.Redact.String(p.Message)
 	p.Raw = r.Redact.String(p.Raw)
 	r.state.Error = p.Message
+	r.clock()
 	if err := r.Store.PutPark(context.WithoutCancel(ctx), p, res, &r.state); err != nil {
 		return err
 	}

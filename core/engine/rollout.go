@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/penstock-dev/penstock/core/agent"
@@ -21,17 +22,19 @@ type rollout struct {
 	task  pipeline.Task
 	state trace.Rollout
 	// env is what expressions see; results are the checkpoints behind it.
-	env     pipeline.Env
-	results map[string]*trace.StageResult
-	inputs  map[string]json.RawMessage   // by stage id: what hooks put in place of its input, for one pass
-	done    map[visit]*trace.StageResult // by an earlier part of the run
-	visits  map[string]int               // of each stage so far
-	where   place                        // of the innermost loop
-	stopped stopped                      // the last loop that could not go on
-	broke   bool                         // the stage's output is not what it promised
-	repair  string                       // what the stage's next try is told of the one before
-	order   []string                     // invoker stages that ran, the last one gives the final text
-	ws      *agent.Workspace
+	env       pipeline.Env
+	results   map[string]*trace.StageResult
+	inputs    map[string]json.RawMessage   // by stage id: what hooks put in place of its input, for one pass
+	done      map[visit]*trace.StageResult // by an earlier part of the run
+	visits    map[string]int               // of each stage so far
+	where     place                        // of the innermost loop
+	stopped   stopped                      // the last loop that could not go on
+	broke     bool                         // the stage's output is not what it promised
+	repair    string                       // what the stage's next try is told of the one before
+	order     []string                     // invoker stages that ran, the last one gives the final text
+	ws        *agent.Workspace
+	begun     time.Time // this part of the rollout
+	ranBefore float64   // seconds of the parts before
 }
 
 // newRollout returns nil for a rollout that an earlier part of the run ended.
@@ -66,7 +69,8 @@ func (r *rollout) run(ctx context.Context) error {
 	if r.state.Started.IsZero() {
 		r.state.Started = time.Now().UTC()
 	}
-	r.state.Status, r.state.Error = trace.Running, ""
+	r.begun, r.ranBefore = time.Now(), r.state.Seconds
+	r.state.Status, r.state.Error, r.state.Ended = trace.Running, "", time.Time{}
 	// The store is written also while the run is being interrupted.
 	store := context.WithoutCancel(ctx)
 	if err := r.restore(store); err != nil {
@@ -89,7 +93,13 @@ func (r *rollout) run(ctx context.Context) error {
 	return r.finish(store)
 }
 
+// clock brings the rollout's time up to date, before its state is stored.
+func (r *rollout) clock() {
+	r.state.Seconds = math.Round((r.ranBefore+time.Since(r.begun).Seconds())*1000) / 1000
+}
+
 func (r *rollout) finish(ctx context.Context) error {
+	r.clock()
 	r.state.Ended = time.Now().UTC()
 	r.state.Error = r.Redact.String(r.state.Error)
 	if err := r.Store.PutRollout(ctx, &r.state); err != nil {
@@ -105,7 +115,7 @@ func (r *rollout) finish(ctx context.Context) error {
 	r.Events.Emit(run.Event{
 		Type: run.RolloutEnded, Rollout: r.state.ID, Stage: r.state.Phase, Status: r.state.Status,
 		ExitStatus: r.state.ExitStatus, Error: r.state.Error, Reward: r.state.Reward, Usage: &usage,
-		Seconds: r.state.Ended.Sub(r.state.Started).Seconds(),
+		Seconds: r.state.Seconds,
 	})
 	return nil
 }

@@ -100,6 +100,7 @@ func (r *rollout) visit(ctx context.Context, s *pipeline.Stage, v visit, before 
 	if res.Status == trace.Failed && s.OnError != pipeline.OnErrorContinue && !(s.Loop != nil && jumps(s.Loop.Else)) {
 		r.state.Status, r.state.Error = trace.Failed, fmt.Sprintf("stage %s: %s", s.ID, res.Error)
 	}
+	r.clock()
 	if err := r.Store.PutStage(context.WithoutCancel(ctx), res, &r.state); err != nil {
 		return nil, false, err
 	}
@@ -112,6 +113,7 @@ func (r *rollout) passOver(ctx context.Context, s *pipeline.Stage, v visit, to s
 	res := r.done[v]
 	if res == nil {
 		res = &trace.StageResult{Rollout: r.state.ID, Stage: s.ID, Round: v.round, Status: "skipped"}
+		r.clock()
 		if err := r.Store.PutStage(context.WithoutCancel(ctx), res, &r.state); err != nil {
 			return err
 		}

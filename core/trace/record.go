@@ -220,6 +220,9 @@ type Rollout struct {
 	Abandoned bool      `json:"abandoned,omitempty"`
 	Started   time.Time `json:"started,omitzero"`
 	Ended     time.Time `json:"ended,omitzero"`
+	// Seconds is how long it ran: of a rollout that was gone on with, the sum
+	// of its parts without the pauses between.
+	Seconds float64 `json:"seconds"`
 }
 
 // LoopGrant is what a person granted a loop that was parked: More passes on
