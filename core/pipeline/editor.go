@@ -19,7 +19,8 @@ func Schema(cat Catalog, enable ...string) ([]byte, error) {
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "penstock pipeline"
 	root["required"] = []string{"penstock", "stages"}
-	stage := root["properties"].(map[string]any)["stages"].(map[string]any)["items"].(map[string]any)
+	stage := t.stage.definition()
+	root["$defs"] = map[string]any{t.stage.def: stage}
 	var uses []string
 	var rules []any
 	for _, kind := range stageKinds {
@@ -163,6 +164,14 @@ func orExpression(p any) any {
 
 // jsonSchema is a shape as a JSON Schema.
 func (s *shape) jsonSchema() map[string]any {
+	if s.def != "" {
+		return map[string]any{"$ref": "#/$defs/" + s.def}
+	}
+	return s.definition()
+}
+
+// definition is the schema itself where jsonSchema may only refer to it.
+func (s *shape) definition() map[string]any {
 	out := map[string]any{}
 	if s.doc != "" {
 		out["description"] = s.doc

@@ -265,6 +265,9 @@ func TestGraphAndSchema(t *testing.T) {
 	require.NoError(t, err)
 	golden(t, "testdata/schema.golden", string(b)+"\n")
 
+	// With loops a stage holds stages.
+	b, err = Schema(cat, Features...)
+	require.NoError(t, err)
 	set := schemaSet{}
 	compiled, err := set.compile(b)
 	require.NoError(t, err)
@@ -282,6 +285,9 @@ func TestGraphAndSchema(t *testing.T) {
 	assert.NoError(t, check(string(src)), "the example fits the schema that editors use")
 	assert.Error(t, check(strings.Replace(string(src), "max_turns", "max_trns", 1)))
 	assert.Error(t, check(strings.Replace(string(src), "samples", "smples", 1)))
+	loop := `{penstock: v1, stages: [{id: a, loop: {max: 2, until: "${{ true }}", stages: [{id: b, uses: judger/exact42}]}}]}`
+	assert.NoError(t, check(loop))
+	assert.Error(t, check(strings.Replace(loop, "uses", "usse", 1)), "a stage of a loop is checked as well")
 }
 
 func golden(t *testing.T, path, got string) {

@@ -32,6 +32,9 @@ type shape struct {
 	fields  []field
 	of      *shape
 	alts    []*shape
+	// def names a shape that holds itself, as a stage may hold a loop of
+	// stages: the JSON Schema refers to it.
+	def string
 	// rest allows keys beside fields.
 	rest bool
 	// later holds choices that are features.
@@ -304,7 +307,7 @@ func stageTable(hooks *shape) *shape {
 			field{name: "wall", shape: duration("wall time"), feature: "budget.wall"},
 		)},
 	)
-	body.of = stage
+	body.of, stage.def = stage, "stage"
 	return stage
 }
 
