@@ -63,7 +63,7 @@ func (a *App) Main(ctx context.Context, args []string) int {
 	root.SetArgs(args)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
@@ -85,6 +85,9 @@ func (a *App) Main(ctx context.Context, args []string) int {
 			fmt.Fprintln(a.Stderr, text)
 		} else {
 			fmt.Fprintf(a.Stderr, "penstock: %s\n", text)
+			if exit == nil && a.settings == nil { // cobra refused the line before the command was reached
+				fmt.Fprintf(a.Stderr, "  usage: %s\n  hint: %s --help\n", command.UseLine(), command.CommandPath())
+			}
 		}
 	}
 	return code
