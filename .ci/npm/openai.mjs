@@ -81,7 +81,9 @@ await test("alias", () => chat.create(ask("hello", { model: "policy-small" })));
 await test("401", () => new OpenAI({ apiKey: "pst-wrong", maxRetries: 0 }).chat.completions.create(ask("hello")));
 await test("404", () => chat.create(ask("hello", { model: "gpt-unknown" })));
 await test("400", () => chat.create({ model, messages: "none" }));
-await test("400 choice", () => chat.create(ask("hello", { tools: [weather], tool_choice: "required" })));
+await test("400 choice", () =>
+  chat.create(ask("hello", { tools: [weather], tool_choice: { type: "function", function: { name: "tides" } } })),
+);
 await test("400 long", () => chat.create(ask("word ".repeat(5000))));
 await test("413", () => chat.create(ask("x".repeat(20_000_000))));
 await test("429", () => chat.create(ask("You are always busy")));
