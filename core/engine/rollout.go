@@ -265,6 +265,11 @@ func (r *rollout) promise(s *pipeline.Stage, res *trace.StageResult) error {
 	if err != nil {
 		r.broke = true
 		res.Status, res.Error = trace.Failed, contract+": "+err.Error()
+		// Nothing of it is taken; what it was stands beside the error.
+		if res.Text == "" {
+			res.Text = string(res.Output)
+		}
+		res.Output = nil
 	}
 	return err
 }

@@ -259,7 +259,11 @@ func withoutMeant(all []violation) []violation {
 func (v violation) text() string {
 	switch {
 	case v.unknown != "":
-		return fmt.Sprintf("unknown field '%s'", v.unknown)
+		text := fmt.Sprintf("unknown field '%s'", v.unknown)
+		if hint := suggest("it has: ", v.unknown, v.among); hint != "" {
+			text += ", " + hint
+		}
+		return text
 	case v.missing != "":
 		return fmt.Sprintf("'%s' is missing", v.missing)
 	}
