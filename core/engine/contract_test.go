@@ -63,7 +63,10 @@ reward: "${{ review.output?.reward }}"
 			})
 		}
 	}
-	b := start(t, strings.Replace(text, "ON_ERROR", "fail", 1), reviewer(`{"reward":0.5,"status":"scored","findings":[],"notes":"n"}`))
+	b := start(t, strings.Replace(text, "ON_ERROR", "fail", 1), reviewer(`{"reward":1,"status":"scored","findings":[],"note":"hunter2-hunter2"}`))
+	b.run()
+	assert.Contains(t, b.stage("a~0", "review").Text, "[redacted:", "as all else that is kept")
+	b = start(t, strings.Replace(text, "ON_ERROR", "fail", 1), reviewer(`{"reward":0.5,"status":"scored","findings":[],"notes":"n"}`))
 	b.run()
 	assert.Equal(t, 0.5, *b.rollout("a~0").Reward)
 	assert.Equal(t, "n", field(t, b.stage("a~0", "review").Output, "notes"))

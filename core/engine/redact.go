@@ -20,7 +20,7 @@ func (e *Engine) redacted() func(io.Writer) io.WriteCloser {
 // clean redacts what a stage leaves, before later stages and the store see it:
 // a resumed run reads the same as one that wasn't interrupted.
 func (e *Engine) clean(res *trace.StageResult) {
-	res.Error = e.Redact.String(res.Error)
+	res.Error, res.Text = e.Redact.String(res.Error), e.Redact.String(res.Text)
 	res.Output = e.Redact.RawMessage(res.Output)
 	e.cleanEdits(res.Edits)
 }
