@@ -106,6 +106,11 @@ func (g *guard) Apply(_ context.Context, e *hook.Event) (hook.Result, error) {
 		return hook.Pass(), nil
 	}
 	name := e.Subject().String("name")
+	// Which of two values an agent takes is not for us to guess.
+	arguments, _ := e.Subject().Get("arguments")
+	if key, twice := repeated(arguments); twice && (g.deny || len(g.rules) > 0) {
+		return denied(name, fmt.Sprintf("its arguments name %q more than once", key)), nil
+	}
 	for i := range g.rules {
 		if r := &g.rules[i]; r.matches(name, e) {
 			if r.deny {
@@ -164,6 +169,46 @@ func found(pattern *regexp.Regexp, raw []byte) bool {
 		if _, delimiter := token.(json.Delim); !delimiter && token != nil && pattern.MatchString(fmt.Sprint(token)) {
 			return true
 		}
+	}
+}
+
+// repeated is a key that some object of the JSON has more than once.
+func repeated(raw []byte) (string, bool) {
+	if !json.Valid(raw) {
+		return "", false
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	var open []map[string]bool // of each object and list around; nil for a list
+	key := false               // the next string is a key
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return "", false
+		}
+		switch t := token.(type) {
+		case json.Delim:
+			switch t {
+			case '{':
+				open = append(open, map[string]bool{})
+			case '[':
+				open = append(open, nil)
+			default:
+				open = open[:len(open)-1]
+			}
+			key = t == '{'
+		case string:
+			if key {
+				seen := open[len(open)-1]
+				if seen[t] {
+					return t, true
+				}
+				seen[t], key = true, false
+				continue
+			}
+		}
+		// A value, or an object's begin or end, is over: in an object a key
+		// comes next.
+		key = len(open) > 0 && open[len(open)-1] != nil
 	}
 }
 
