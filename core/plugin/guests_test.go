@@ -1,18 +1,23 @@
 package plugin
 
 import (
+	"context"
+	"encoding/json"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-dev/penstock/sdk/hook"
+	"github.com/penstock-dev/penstock/sdk/sdktest"
 )
 
 // TestJudgersInOtherLanguages runs one judger in C, Rust and AssemblyScript,
 // whose modules are committed beside their source; see the Makefile there.
 func TestJudgersInOtherLanguages(t *testing.T) {
-	modules, err := filepath.Glob("testdata/guests/*.wasm")
+	modules, err := filepath.Glob("testdata/guests/exact.*.wasm")
 	require.NoError(t, err)
 	require.Len(t, modules, 3)
 	for _, module := range modules {
@@ -34,6 +39,35 @@ func TestJudgersInOtherLanguages(t *testing.T) {
 			}
 			_, err = j.Judge(t.Context(), judgeRequest(`{"task":{}}`))
 			assert.Contains(t, fails(t, err, Failed).Error(), "the task has no answer")
+		})
+	}
+}
+
+// TestHooksInOtherLanguages runs one hook in C, Rust and AssemblyScript. Those
+// in Go are the zoo's and the examples'.
+func TestHooksInOtherLanguages(t *testing.T) {
+	modules, err := filepath.Glob("testdata/guests/guard.*.wasm")
+	require.NoError(t, err)
+	require.Len(t, modules, 3)
+	call := func(name string) string {
+		return `{"point":"tool_call","tool_call":{"id":"c1","name":"` + name + `","arguments":{}},"tools":[]}`
+	}
+	for _, module := range modules {
+		t.Run(filepath.Base(module), func(t *testing.T) {
+			path, err := filepath.Abs(module)
+			require.NoError(t, err)
+			r, _ := load(t, Source{Key: "hook/guard", Wasm: path})
+			d, err := r.Describe("hook", "guard")
+			require.NoError(t, err)
+			assert.Equal(t, everyPoint(), d.Changes, "one that doesn't describe itself is asked at every point")
+			sdktest.Hook(t, func(ctx context.Context, config json.RawMessage) (hook.Hook, error) {
+				return r.Hook(ctx, "guard", config)
+			}, []sdktest.Case{
+				{Name: "continue", Request: call("ls"), Want: `{"action":"continue"}`},
+				{Name: "deny", Request: call("danger"), Want: `{"action":"deny","reason":"danger is not a toy"}`},
+				{Name: "replace", Request: call("old"), Want: `{"action":"replace","value":{"id":"c1","name":"new","arguments":{}}}`},
+				{Name: "error", Request: `{"point":"tool_call","tool_call":{}}`, Error: "the event has no tool call"},
+			})
 		})
 	}
 }
