@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,9 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	coreformat "github.com/penstock-dev/penstock/core/format"
+	"github.com/penstock-dev/penstock/core/plugin"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/format"
+	"github.com/penstock-dev/penstock/sdk/format/cases"
 )
 
 // modelTemplates are templates of core/jinja/testdata/models, and the formats
@@ -90,5 +94,46 @@ func TestFormatsRenderAsTemplates(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestFormatCasesThroughTransports: the formats parse in a process and in a
+// WASM module as they do here, whole and split. The long form of the tests has
+// all formats as modules, which take seconds each to start.
+func TestFormatCasesThroughTransports(t *testing.T) {
+	file := filepath.Join("plugins", "formats", "testdata", "toolcalls.jsonl")
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	all, err := cases.Read(file, bytes.NewReader(data))
+	require.NoError(t, err)
+	cache := os.Getenv("PENSTOCK_CACHE") // builds are kept between runs
+	if cache == "" {
+		cache = t.TempDir()
+	}
+	dir, err := filepath.Abs("plugins/formats/serve")
+	require.NoError(t, err)
+	for transport, source := range map[string]plugin.Source{plugin.Process: {ProcessGo: dir}, plugin.Wasm: {WasmGo: dir}} {
+		t.Run(transport, func(t *testing.T) {
+			far := plugin.New(plugin.Options{CacheDir: cache})
+			t.Cleanup(func() { require.NoError(t, far.Close(context.Background())) })
+			opened := map[string]format.Format{}
+			n := 0
+			for _, c := range all {
+				if transport == plugin.Wasm && c.Format != "hermes" && c.Format != "qwen3_coder" && os.Getenv("PENSTOCK_SOAK") == "" {
+					continue
+				}
+				f := opened[c.Format]
+				if f == nil {
+					source.Key = component.Format + "/" + c.Format
+					require.NoError(t, far.Add(t.Context(), source))
+					f, err = far.Format(t.Context(), c.Format, nil)
+					require.NoError(t, err)
+					opened[c.Format] = f
+				}
+				assert.NoError(t, cases.Run(t.Context(), f, c, 1), c.ID)
+				n++
+			}
+			assert.Greater(t, n, 15)
+		})
 	}
 }

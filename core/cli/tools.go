@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/penstock-dev/penstock/core/dev/calculator"
 	"github.com/penstock-dev/penstock/core/dev/engine"
 	coreformat "github.com/penstock-dev/penstock/core/format"
+	"github.com/penstock-dev/penstock/core/plugin"
 	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/format"
 )
@@ -60,6 +62,24 @@ func (a *App) resolveTemplate(ctx context.Context, spec, template string) (forma
 	return f, err
 }
 
+// formatsOf opens the formats of a plugin. Its registry has nothing else.
+func (a *App) formatsOf(path string) (formatcmd.Resolve, func() error) {
+	plugins := plugin.New(plugin.Options{CacheDir: a.settings.Cache, Log: a.log})
+	resolve := func(ctx context.Context, name string) (format.Format, error) {
+		s := plugin.Source{Key: component.Format + "/" + name}
+		if strings.HasSuffix(path, ".wasm") {
+			s.Wasm = path
+		} else {
+			s.Process = []string{path}
+		}
+		if err := plugins.Add(ctx, s); err != nil {
+			return nil, err
+		}
+		return plugins.Format(ctx, name, nil)
+	}
+	return resolve, func() error { return plugins.Close(context.Background()) }
+}
+
 // pluginCommand writes, tests, lists and locks plugins.
 func (a *App) pluginCommand() *cobra.Command {
 	return plugincmd.Command(plugincmd.Options{Registry: a.registry, Enable: features})
@@ -76,5 +96,5 @@ func (a *App) formatCommand() *cobra.Command {
 		}
 		return out
 	}
-	return formatcmd.Command(a.resolveTemplate, list)
+	return formatcmd.Command(a.resolveTemplate, a.formatsOf, list)
 }

@@ -34,6 +34,10 @@ func (failure) ExitCode() int { return 1 }
 // model's chat template to render with; "" is none.
 type ResolveTemplate func(ctx context.Context, spec, template string) (format.Format, error)
 
+// FromPlugin opens formats that a plugin brings, a program or a WASM module, in
+// place of the built-in ones, until close.
+type FromPlugin func(path string) (resolve Resolve, close func() error)
+
 // ErrFailed is returned when cases failed; what failed is printed already.
 const ErrFailed = failure("cases failed")
 
@@ -41,14 +45,14 @@ const ErrFailed = failure("cases failed")
 const ErrNothing = failure("no case was run")
 
 // Command is `penstock format`. list gives the descriptors of all formats.
-func Command(open ResolveTemplate, list func() []component.Descriptor) *cobra.Command {
+func Command(open ResolveTemplate, plugin FromPlugin, list func() []component.Descriptor) *cobra.Command {
 	resolve := func(ctx context.Context, spec string) (format.Format, error) { return open(ctx, spec, "") }
 	cmd := &cobra.Command{
 		Use:   "format",
 		Short: "List formats, parse and render with one, run parser cases, fuzz",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(lsCommand(list), parseCommand(resolve), renderCommand(open), testCommand(resolve, list), fuzzCommand(resolve))
+	cmd.AddCommand(lsCommand(list), parseCommand(resolve), renderCommand(open), testCommand(resolve, plugin, list), fuzzCommand(resolve))
 	return cmd
 }
 

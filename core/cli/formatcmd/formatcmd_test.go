@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,8 @@ func penstock(t *testing.T, stdin string, args ...string) (string, error) {
 	cmd := Command(func(ctx context.Context, spec, template string) (format.Format, error) {
 		f, _, _, err := core.ResolveFor(ctx, spec, template, ".", one{f})
 		return f, err
+	}, func(path string) (Resolve, func() error) {
+		return func(context.Context, string) (format.Format, error) { return nil, errors.New("no plugin " + path) }, func() error { return nil }
 	}, func() []component.Descriptor {
 		return []component.Descriptor{{Kind: component.Format, Name: "mine", Summary: "calls in <c>"}}
 	})
@@ -150,6 +153,9 @@ func TestTest(t *testing.T) {
 	assert.ErrorIs(t, err, ErrNothing)
 	assert.ErrorContains(t, err, "none.jsonl holds none")
 	assert.Equal(t, "0 passed, 0 failed\n", out)
+
+	_, err = penstock(t, "", "test", "--plugin", "far.wasm", write(t, "far.jsonl", pass))
+	assert.ErrorContains(t, err, "no plugin far.wasm")
 
 	_, err = penstock(t, "", "test", write(t, "bad.jsonl", pass+"\n{\"id\":1}\n"+pass))
 	assert.ErrorContains(t, err, "bad.jsonl:2: ")

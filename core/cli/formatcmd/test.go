@@ -19,9 +19,10 @@ type testOptions struct {
 	splits  int
 	only    string
 	verbose bool
+	plugin  string
 }
 
-func testCommand(resolve Resolve, list func() []component.Descriptor) *cobra.Command {
+func testCommand(resolve Resolve, plugin FromPlugin, list func() []component.Descriptor) *cobra.Command {
 	var o testOptions
 	cmd := &cobra.Command{
 		Use:   "test FILE",
@@ -35,11 +36,16 @@ func testCommand(resolve Resolve, list func() []component.Descriptor) *cobra.Com
 			for _, d := range list() {
 				names = append(names, d.Name)
 			}
-			return runCases(cmd, args[0], resolve, names, o)
+			if o.plugin == "" {
+				return runCases(cmd, args[0], resolve, names, o)
+			}
+			far, end := plugin(o.plugin)
+			return errors.Join(runCases(cmd, args[0], far, names, o), end())
 		},
 	}
 	cmd.Flags().IntVar(&o.splits, "splits", 100, "random splits of each case")
 	cmd.Flags().StringVarP(&o.only, "format", "f", "", "run every case with this format: a name, or a YAML file")
+	cmd.Flags().StringVar(&o.plugin, "plugin", "", "take the formats of a plugin, a program or a .wasm module such as `make plugins` builds")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each case")
 	return cmd
 }
