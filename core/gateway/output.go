@@ -156,8 +156,12 @@ func (o *output) pass(raw []byte) {
 	o.write()
 }
 
-// whole writes a whole reply; true when it went out. It has no keep-alives: its
-// status can't go out before it is known, and clients wait for it.
+// whole writes a whole reply; true when it went out. It has no keep-alives.
+// Spaces ahead of the JSON would need the status first, and a failure could no
+// longer be told by its own, on which clients repeat, wait or give up. Nor do
+// they help: for a whole reply clients bound the time to its end, not the
+// silence. A client that gives up and asks again joins the generation, see
+// repeat.go.
 func (o *output) whole(body []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
