@@ -66,31 +66,45 @@ func (h *heads) put(key [sha256.Size]byte, segments []Segment) {
 
 // headKey is a key of all that the template of the head can see.
 func (v *view) headKey() (key [sha256.Size]byte) {
-	h := sha256.New()
+	s := &summer{h: sha256.New()}
 	var flags byte
 	for i, set := range []bool{v.HasSystem, v.Think, v.NoThink, v.AfterUser, v.AfterTool} {
 		if set {
 			flags |= 1 << i
 		}
 	}
-	h.Write([]byte{flags})
-	addText(h, string(v.System))
+	s.h.Write([]byte{flags})
+	s.text(string(v.System))
 	for i := range v.c.Tools {
-		addTool(h, &v.c.Tools[i])
+		s.tool(&v.c.Tools[i])
 	}
-	h.Sum(key[:0])
+	s.h.Sum(key[:0])
 	return key
 }
 
-func addTool(h hash.Hash, t *chat.Tool) {
-	for _, s := range []string{t.Type, t.Name, t.Description, string(t.Parameters)} {
-		addText(h, s)
+// summer hashes texts through a buffer, since a hash takes no strings.
+type summer struct {
+	h   hash.Hash
+	buf [512]byte
+}
+
+func (s *summer) tool(t *chat.Tool) {
+	s.text(t.Type)
+	s.text(t.Name)
+	s.text(t.Description)
+	s.length(len(t.Parameters))
+	s.h.Write(t.Parameters)
+}
+
+func (s *summer) text(text string) {
+	s.length(len(text))
+	for len(text) > 0 {
+		n := copy(s.buf[:], text)
+		s.h.Write(s.buf[:n])
+		text = text[n:]
 	}
 }
 
-func addText(h hash.Hash, s string) {
-	var n [8]byte
-	binary.LittleEndian.PutUint64(n[:], uint64(len(s)))
-	h.Write(n[:])
-	h.Write([]byte(s))
+func (s *summer) length(n int) {
+	s.h.Write(binary.LittleEndian.AppendUint64(s.buf[:0], uint64(n)))
 }

@@ -22,7 +22,11 @@ func (s *server) complete(ctx context.Context, r *upstream.Request) (upstream.St
 }
 
 func (s *server) completion(r *upstream.Request) []byte {
-	o := exchange.NewObject(len(r.Prompt) + 8*len(r.PromptIDs) + 512)
+	size := len(r.Prompt)/8*9 + 512 // escapes are few
+	if r.PromptIDs != nil {
+		size = 8*len(r.PromptIDs) + 512
+	}
+	o := exchange.NewObject(size)
 	o.String("model", s.model(r))
 	if r.PromptIDs != nil {
 		o.IDs("prompt", r.PromptIDs)
