@@ -21,7 +21,7 @@ export PENSTOCK_CACHE ?= $(CACHE)/penstock
 # What deps unpacked is found by the tests, after what the machine has.
 export PATH := $(PATH):$(CACHE)/debian/usr/bin
 
-.PHONY: help demo demo-claude test clients bench soak build fmt lint deps peers goldens plugins clean fuzz
+.PHONY: help demo demo-claude test clients bench soak build fmt lint deps peers goldens plugins guests clean fuzz
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -113,6 +113,21 @@ plugins: ## build the built-in plugins as processes and as WASM modules, one a k
 	@for d in judgers:plugins/judgers invokers:plugins/invokers hooks:hooks formats:plugins/formats/serve; do \
 		GOOS=wasip1 GOARCH=wasm go build -trimpath -buildmode=c-shared -ldflags='-s -w' -o bin/plugins/$${d%%:*}.wasm ./$${d#*:} || exit 1; done
 	@ls -l bin/plugins
+
+# rustc of Debian, as no other has the library for wasm32; unpacked, not installed.
+RUST         := $(CACHE)/rust
+RUST_DEBS    := rustc=1.63.0+dfsg1-2 libstd-rust-1.63=1.63.0+dfsg1-2 libstd-rust-dev-wasm32=1.63.0+dfsg1-2 libllvm14=1:14.0.6-12
+
+$(RUST)/usr/bin/rustc:
+	@mkdir -p $(RUST) && cd $(RUST) && echo "== fetch $(RUST_DEBS) into $(RUST)" && \
+	{ apt-get download -q $(RUST_DEBS) 2>/dev/null || { apt-get update -q >/dev/null && apt-get download -q $(RUST_DEBS); }; } && \
+	for d in *.deb; do dpkg -x $$d .; done && touch $@
+
+guests: $(NPM_STAMP) $(RUST)/usr/bin/rustc ## build the committed test modules in C, Rust, AssemblyScript and WAT anew
+	@LD_LIBRARY_PATH=$(RUST)/usr/lib/x86_64-linux-gnu:$(RUST)/usr/lib/llvm-14/lib $(MAKE) -B -C core/plugin/testdata/guests \
+		ASC=$(NPM)/.bin/asc RUSTC="$(RUST)/usr/bin/rustc --sysroot $(RUST)/usr -C linker=$$(command -v wasm-ld || ls /usr/lib/llvm-*/bin/wasm-ld | tail -1)"
+	@for f in core/plugin/testdata/wat/*.wat; do wat2wasm $$f -o $${f%.wat}.wasm || exit 1; done
+	@chmod 644 core/plugin/testdata/guests/*.wasm
 
 clean: ## remove what was built and cached
 	@rm -rf bin .cache

@@ -70,6 +70,8 @@ func TestANewPluginInFiveMinutes(t *testing.T) {
 		needs          []string
 	}{
 		{"judger", "go", nil}, {"judger", "go-wasm", nil}, {"judger", "python", []string{"python3"}},
+		{"hook", "python", []string{"python3"}},
+		{"judger", "assemblyscript", []string{"npm"}}, {"hook", "assemblyscript", []string{"npm"}},
 		{"judger", "c", []string{"make", "clang", "wasm-ld"}}, {"hook", "c", []string{"make", "clang", "wasm-ld"}},
 		{"hook", "go", nil}, {"invoker", "go", nil}, {"format", "go", nil}, {"converter", "go", nil},
 	}
@@ -83,6 +85,10 @@ func TestANewPluginInFiveMinutes(t *testing.T) {
 			dir := t.TempDir()
 			text, code := penstock(t, dir, "plugin", "new", p.kind, "my_part", "--lang", p.language)
 			require.Zero(t, code, text)
+			short(t, dir, text, p.language)
+			if p.language == "assemblyscript" {
+				text = installed(t, dir, text)
+			}
 			_, next, ok := strings.Cut(text, "Next:\n\n")
 			require.True(t, ok, text)
 			script := "set -e\n" + next // as it is printed: cd, the language's tests, penstock's, a run
@@ -95,6 +101,40 @@ func TestANewPluginInFiveMinutes(t *testing.T) {
 			assert.Contains(t, string(out), "completed")
 		})
 	}
+}
+
+// longest is how many lines the author's file has at most, by language.
+var longest = map[string]int{"go": 25, "go-wasm": 25, "python": 15}
+
+// short holds the file that the author edits to its number of lines.
+func short(t *testing.T, dir, text, language string) {
+	t.Helper()
+	most := longest[language]
+	if most == 0 {
+		return
+	}
+	_, file, ok := strings.Cut(text, "edit ")
+	require.True(t, ok, text)
+	file, _, _ = strings.Cut(file, "\n")
+	source, err := os.ReadFile(filepath.Join(dir, file))
+	require.NoError(t, err)
+	assert.LessOrEqual(t, strings.Count(string(source), "\n"), most, "%s:\n%s", file, source)
+}
+
+// installed puts what make deps fetched where npm install would put it from
+// the network, and leaves that command out.
+func installed(t *testing.T, dir, text string) string {
+	t.Helper()
+	modules := os.Getenv("PENSTOCK_NPM")
+	if modules == "" {
+		modules = filepath.Join(root, ".cache", "npm", "node_modules")
+	}
+	if _, err := os.Stat(filepath.Join(modules, "assemblyscript")); err != nil {
+		t.Skip("make deps has not fetched assemblyscript")
+	}
+	require.NoError(t, os.Symlink(modules, filepath.Join(dir, "my_part", "node_modules")))
+	require.Contains(t, text, "    npm install\n")
+	return strings.Replace(text, "    npm install\n", "", 1)
 }
 
 func found(pattern string) bool {
