@@ -195,7 +195,6 @@ func repeated(raw []byte) (string, bool) {
 			default:
 				open = open[:len(open)-1]
 			}
-			key = t == '{'
 		case string:
 			if key {
 				seen := open[len(open)-1]
