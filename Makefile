@@ -15,6 +15,9 @@ GOLDENS      := $(CACHE)/goldens/node_modules
 ROUTER       := @musistudio/claude-code-router@2.0.0
 CLAUDE       := $(NPM)/.bin/claude
 BWRAP        := $(CACHE)/debian/usr/bin/bwrap
+# What grpcio is linked with goes with it; Python itself is the machine's.
+GRPCIO       := $(CACHE)/debian/usr/lib/python3/dist-packages/grpc
+GRPCIO_DEBS  := python3-grpcio=1.51.1-3+b1 libabsl20220623=20220623.1-1+deb12u2 libre2-9=20220601+dfsg-1+b1 libc-ares2=1.18.1-3
 FUZZTIME     ?= 1s
 
 export PENSTOCK_CACHE ?= $(CACHE)/penstock
@@ -61,7 +64,7 @@ define npm-install
 	npm install --prefix $(2) --no-audit --no-fund --loglevel=error
 endef
 
-deps: $(NPM_STAMP) $(BWRAP) ## fetch what the tests use beside Go modules, pinned, into .cache
+deps: $(NPM_STAMP) $(BWRAP) $(GRPCIO) ## fetch what the tests use beside Go modules, pinned, into .cache
 	@go mod download
 
 # A Debian package is unpacked into the cache, not installed. When the mirror
@@ -73,6 +76,14 @@ $(BWRAP):
 	{ apt-get download -q bubblewrap=$(BUBBLEWRAP) 2>/dev/null || { apt-get update -q >/dev/null && apt-get download -q bubblewrap=$(BUBBLEWRAP) 2>/dev/null; } || \
 	  { echo "== $(BUBBLEWRAP) is gone from the mirror, taking the newest"; apt-get download -q bubblewrap; }; } && \
 	dpkg -x bubblewrap_*.deb .
+
+$(GRPCIO):
+	@command -v apt-get >/dev/null || { echo "make: no apt-get here; tests of Python plugins over gRPC use the machine's grpcio, if any"; exit 0; }; \
+	mkdir -p $(CACHE)/debian && cd $(CACHE)/debian && \
+	echo "== fetch $(GRPCIO_DEBS) into $(CACHE)/debian" && \
+	{ apt-get download -q $(GRPCIO_DEBS) 2>/dev/null || { apt-get update -q >/dev/null && apt-get download -q $(GRPCIO_DEBS) 2>/dev/null; } || \
+	  { echo "== some are gone from the mirror, taking the newest"; for d in $(GRPCIO_DEBS); do apt-get download -q $${d%%=*} || exit 1; done; }; } && \
+	for d in python3-grpcio_*.deb libabsl*.deb libre2*.deb libc-ares2*.deb; do dpkg -x $$d .; done
 
 test: build lint ## everything that CI runs
 	@go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -npm '$(wildcard $(NPM))' -fuzztime $(FUZZTIME)

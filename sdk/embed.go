@@ -20,7 +20,7 @@ import (
 // Module is the path of the module that the sdk belongs to.
 const Module = "github.com/penstock-dev/penstock"
 
-//go:embed */*.go */*/*.go proto/plugin.proto python/penstock.py c/penstock.h assemblyscript/penstock.ts module/*.txt
+//go:embed */*.go */*/*.go proto/plugin.proto python/penstock.py python/penstock_grpc.py c/penstock.h assemblyscript/penstock.ts module/*.txt
 var files embed.FS
 
 // File is one file of the sdk by its path below sdk/, such as

@@ -381,6 +381,14 @@ def main():
     if sys.argv[1:] == ["--describe"]:
         print(json.dumps(_describe()))
         return
+    if "PENSTOCK_PLUGIN" in os.environ:  # started as { process: [python3, ...] }
+        try:
+            import penstock_grpc
+        except ImportError as e:
+            sys.exit("a process plugin in Python needs penstock_grpc.py and grpcio (Debian: python3-grpcio): %s; "
+                     "as { exec: [python3, ...] } it needs neither" % e)
+        penstock_grpc.serve()
+        return
     if sys.stdin.isatty():
         sys.exit("This program is a penstock plugin, which penstock starts by itself. In a pipeline file:\n\n"
                  "  plugins:\n" + "".join("    %s/%s: { exec: [python3, %s] }\n" % (*id, sys.argv[0]) for id in _components))
