@@ -13,7 +13,9 @@ import (
 	"github.com/penstock-dev/penstock/sdk/judger"
 )
 
-// BenchmarkJudge judges a rollout of 250 KB, of which two fields are read.
+// BenchmarkJudge judges a rollout of 250 KB. Those with "two fields" read just
+// two, one in Go and one by hand; the others also look for what isn't there,
+// which is a look through all of it.
 func BenchmarkJudge(b *testing.B) {
 	message := `{"role":"assistant","parts":[{"type":"text","text":"` + strings.Repeat("all work and no play \\n", 40) + `"}]}`
 	d := doc.Bytes(`{"input":{},"task":{"id":"t1","answer":"4"},"rollout":{"id":"t1~0","final_text":"4","messages":[` +
@@ -31,7 +33,9 @@ func BenchmarkJudge(b *testing.B) {
 	for name, load := range transports(component.Judger, "tame") {
 		bench(name, load, "tame")
 	}
-	bench("smallest wasm", func(b testing.TB) *Registry {
+	bench("two fields process", func(b testing.TB) *Registry { return example(b, "judger/exact42", "exact42", Process) }, "exact42")
+	bench("two fields wasm", func(b testing.TB) *Registry { return example(b, "judger/exact42", "exact42", Wasm) }, "exact42")
+	bench("two fields smallest wasm", func(b testing.TB) *Registry {
 		r, _ := load(b, Source{Key: "judger/smallest", Wasm: wat(b, "exact")})
 		return r
 	}, "smallest")
