@@ -63,7 +63,7 @@ func (c *call) generate() *failure {
 		}
 		defer func() { g.parser.Close() }()
 	}
-	if f := g.read(stream, head); f != nil {
+	if f := g.read(stream); f != nil {
 		return g.failed(f)
 	}
 	return g.finish(head)
@@ -117,14 +117,14 @@ func (g *generation) open() (format.Parser, error) {
 
 // read reads the upstream to its end, whether the client still listens or
 // not.
-func (g *generation) read(stream upstream.Stream, head *chat.Reply) *failure {
+func (g *generation) read(stream upstream.Stream) *failure {
 	for {
 		chunk, err := stream.Next()
 		if err != nil {
 			return g.cut(err)
 		}
 		g.c.s.touch()
-		g.take(&chunk, head)
+		g.take(&chunk)
 		if err := g.enter(&chunk); err != nil {
 			return fail(trace.CallError, wire.Internal, "%v", err)
 		}
@@ -151,7 +151,7 @@ func (g *generation) cut(err error) *failure {
 }
 
 // take keeps what a chunk brought.
-func (g *generation) take(chunk *upstream.Chunk, head *chat.Reply) {
+func (g *generation) take(chunk *upstream.Chunk) {
 	rec := g.c.rec
 	if rec.FirstByte.IsZero() {
 		rec.FirstByte = time.Now()
@@ -187,7 +187,7 @@ func (g *generation) take(chunk *upstream.Chunk, head *chat.Reply) {
 	if g.ids == nil {
 		rec.Usage.Output = max(rec.Usage.Output, chunk.OutputTokens)
 	}
-	head.Usage.Input, head.Usage.Cached, head.Usage.CacheWrite = rec.Usage.Input, rec.Usage.Cached, rec.Usage.CacheWrite
+	g.c.out.counted(rec.Usage.Input, rec.Usage.Cached, rec.Usage.CacheWrite)
 }
 
 // enter takes what a chunk adds to the reply.

@@ -24,7 +24,7 @@ type output struct {
 
 	mu      sync.Mutex
 	stream  wire.Stream // nil for a whole reply
-	head    *chat.Reply // what opens a streamed reply
+	head    chat.Reply  // what opens a streamed reply
 	early   bool        // it goes out ahead of the first keep-alive
 	started bool        // the stream's opening was written
 	status  int         // of the answer, 0 before its headers are out
@@ -50,12 +50,19 @@ func (o *output) answered() int {
 func (o *output) open(s wire.Stream, head *chat.Reply) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.head = *head
 	if o.stream != nil {
-		o.head = head
 		return
 	}
-	o.stream, o.head, o.last = s, head, time.Now()
+	o.stream, o.last = s, time.Now()
 	o.timer = time.AfterFunc(o.every, o.tick)
+}
+
+// counted sets what the opening says of the prompt's tokens, unless it is out.
+func (o *output) counted(input, cached, cacheWrite int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.head.Usage.Input, o.head.Usage.Cached, o.head.Usage.CacheWrite = input, cached, cacheWrite
 }
 
 // tick writes a keep-alive when the stream was silent for long enough.
@@ -85,7 +92,7 @@ func (o *output) begin() error {
 		return nil
 	}
 	o.started = true
-	return o.stream.Start(&o.buf, o.head)
+	return o.stream.Start(&o.buf, &o.head)
 }
 
 // deltas writes and flushes the deltas of one chunk. A client that is gone is

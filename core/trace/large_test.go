@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -113,12 +114,16 @@ func TestLargeCallsArePackedInPieces(t *testing.T) {
 		ID: "s-1.1", Session: "s-1", Seq: 1, Status: CallOK, Messages: []json.RawMessage{quoted}, PromptIDs: ids,
 		Chat: &chat.Conversation{Messages: []chat.Message{{Role: chat.User, Parts: []chat.Part{{Type: chat.Text, Text: text}}}}},
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err = s.packCall(c, nil)
-	runtime.ReadMemStats(&after)
-	require.NoError(t, err)
-	assert.Less(t, float64(after.TotalAlloc-before.TotalAlloc)/float64(len(text)), 3.0, "bytes allocated for a byte of text")
+	least := math.MaxFloat64
+	for range 8 { // the race detector has pools forget what they hold, now and then
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err = s.packCall(c, nil)
+		runtime.ReadMemStats(&after)
+		require.NoError(t, err)
+		least = min(least, float64(after.TotalAlloc-before.TotalAlloc)/float64(len(text)))
+	}
+	assert.Less(t, least, 3.0, "bytes allocated for a byte of text")
 }
 
 func TestDigestIsThatOfTheWhole(t *testing.T) {
