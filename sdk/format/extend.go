@@ -3,56 +3,10 @@ package format
 import (
 	"bytes"
 	"slices"
-	"sort"
 	"strings"
-	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
-
-// shelf holds the format files that plugins register, by name, for other
-// files to extend and for `format: auto` to choose from.
-var shelf = struct {
-	sync.Mutex
-	sources map[string][]byte
-	specs   map[string]*Spec
-}{sources: map[string][]byte{}, specs: map[string]*Spec{}}
-
-// Shipped are the declared formats that this program has, by name in order.
-func Shipped() []*Spec {
-	shelf.Lock()
-	defer shelf.Unlock()
-	var out []*Spec
-	for _, s := range shelf.specs {
-		out = append(out, s)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
-	return out
-}
-
-func shippedNames() []string {
-	shelf.Lock()
-	defer shelf.Unlock()
-	var out []string
-	for name := range shelf.sources {
-		out = append(out, name)
-	}
-	sort.Strings(out)
-	return out
-}
-
-// source is the file of a shipped format, and its aliases' as well.
-func source(name string) ([]byte, bool) {
-	shelf.Lock()
-	defer shelf.Unlock()
-	for _, s := range shelf.specs {
-		if slices.Contains(s.Aliases, name) {
-			name = s.Name
-		}
-	}
-	data, ok := shelf.sources[name]
-	return data, ok
-}
 
 // own are the keys that a format doesn't inherit.
 var own = []string{"name", "extends", "summary", "aliases", "detect"}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
@@ -71,52 +70,32 @@ func Register[C any](name string, open func(C) (Format, error), options ...Optio
 }
 
 // RegisterYAML registers every *.yaml file at the top of fsys, under its name
-// and its aliases. It is called from init and panics on a file that doesn't
-// load, as that is a mistake of the program's author.
+// and its aliases. It is called from init, so that a program of many formats
+// starts fast: only name, summary and aliases are read there, the rest when the
+// format is first opened. It panics on a file without a name of its own, as
+// that is a mistake of the program's author; what else is wrong with a file is
+// an error of whoever opens it.
 func RegisterYAML(fsys fs.FS) {
 	files, err := fs.Glob(fsys, "*.yaml")
 	if err != nil {
 		panic(fmt.Sprintf("list format files: %v", err))
 	}
-	shelf.Lock()
 	for _, file := range files {
 		data, err := fs.ReadFile(fsys, file)
 		if err != nil {
 			panic(fmt.Sprintf("read format file: %v", err))
 		}
-		name := strings.TrimSuffix(file, ".yaml")
-		if _, twice := shelf.sources[name]; twice {
-			panic(fmt.Sprintf("two format files are named %s", file))
+		s, err := newShelved(file, data)
+		if err != nil {
+			panic(err.Error())
 		}
-		shelf.sources[name] = data
+		shelve(s)
+		open := sync.OnceValues(s.format)
+		Register(s.Name, func(struct{}) (Format, error) { return open() }, Summary(s.Summary))
+		for _, alias := range s.Aliases {
+			Register(alias, func(struct{}) (Format, error) { return open() }, Summary("the same as "+s.Name+": "+s.Summary))
+		}
 	}
-	shelf.Unlock()
-	for _, file := range files {
-		registerFile(file)
-	}
-}
-
-func registerFile(file string) {
-	data, _ := source(strings.TrimSuffix(file, ".yaml"))
-	spec, err := ParseSpec(file, data)
-	if err != nil {
-		panic(err.Error())
-	}
-	if spec.Name+".yaml" != file {
-		panic(fmt.Sprintf("the format in %s is named %s", file, spec.Name))
-	}
-	f, err := New(spec)
-	if err != nil {
-		panic(err.Error())
-	}
-	open := func(struct{}) (Format, error) { return f, nil }
-	Register(spec.Name, open, Summary(spec.Summary))
-	for _, alias := range spec.Aliases {
-		Register(alias, open, Summary("the same as "+spec.Name+": "+spec.Summary))
-	}
-	shelf.Lock()
-	defer shelf.Unlock()
-	shelf.specs[spec.Name] = spec
 }
 
 // served is an opened format with the parsers that transports hold by handle.
