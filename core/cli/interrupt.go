@@ -10,11 +10,11 @@ import (
 )
 
 // sameSignal is how close two signals are that count as one: a terminal, or a
-// program such as timeout, sends one to the process and one to its group.
-const sameSignal = time.Second
+// program such as timeout, sends one to the process and one to its group. No
+// hand is that fast.
+const sameSignal = 100 * time.Millisecond
 
-// interruptible ends the context at the first Ctrl-C or TERM. The second, a
-// while later, ends the process at once; the agents' shims see that and end
+// interruptible ends the context at the first Ctrl-C or TERM. The second ends the process at once; the agents' shims see that and end
 // their agents.
 func (a *App) interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)

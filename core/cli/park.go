@@ -190,7 +190,7 @@ func (a *App) parkAnswer() *cobra.Command {
 			return a.resume(c.Context(), args[0], resumption{
 				accept: f.accept, json: f.json, plain: f.plain, later: f.later,
 				before: func(ctx context.Context, store *trace.Store, p *pipeline.Pipeline) error {
-					return engine.Reply(ctx, store, p, answer)
+					return a.reply(ctx, store, p, answer, f.json)
 				},
 			})
 		},
@@ -202,6 +202,18 @@ func (a *App) parkAnswer() *cobra.Command {
 	c.Flags().BoolVar(&f.plain, "plain", false, "print plain lines, also on a terminal")
 	c.MarkFlagsMutuallyExclusive("json", "plain")
 	return c
+}
+
+// reply takes an answer, and says so where it was taken before.
+func (a *App) reply(ctx context.Context, store *trace.Store, p *pipeline.Pipeline, answer engine.Answer, quiet bool) error {
+	before, err := store.Park(ctx, answer.Park)
+	if err := engine.Reply(ctx, store, p, answer); err != nil {
+		return err
+	}
+	if err == nil && before.Status == trace.ParkAnswered && !quiet {
+		fmt.Fprintf(a.Stdout, "%s was given this answer at %s already\n", before.ID, before.Ended.Local().Format(time.DateTime))
+	}
+	return nil
 }
 
 func (a *App) parkAbandon() *cobra.Command {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -82,7 +83,7 @@ func (p *progress) event(e run.Event) {
 	switch e.Type {
 	case run.RunStarted:
 		p.total = e.Count
-		p.line(fmt.Sprintf("run %s: %d rollouts, folder %s", e.Run, e.Count, p.app.relative(e.Path)))
+		p.line(fmt.Sprintf("run %s: %s, folder %s", e.Run, count(e.Count, "rollout", "rollouts"), p.app.relative(e.Path)))
 	case run.StageStarted:
 		p.running[e.Rollout] = e.Stage
 	case run.StageRetried:
@@ -114,8 +115,8 @@ func (p *progress) rollout(e run.Event) string {
 		text += fmt.Sprintf("  %d + %d tokens", e.Usage.Input, e.Usage.Output)
 	}
 	text += fmt.Sprintf("  %.1f s", e.Seconds)
-	if e.Error != "" {
-		text += "\n    " + firstLine(e.Error)
+	if why := cmp.Or(e.Error, e.Message); why != "" {
+		text += "\n    " + firstLine(why)
 	}
 	return text
 }
@@ -178,13 +179,15 @@ func (p *progress) summary(t *run.Totals) {
 	w := tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "rollouts\t%s\n", statuses(t))
 	if t.RewardMean != nil {
-		fmt.Fprintf(w, "reward\tmean %.4g over %d rollouts\n", *t.RewardMean, t.Rewarded)
+		fmt.Fprintf(w, "reward\tmean %.4g over %s\n", *t.RewardMean, count(t.Rewarded, "rollout", "rollouts"))
 	} else {
 		fmt.Fprintf(w, "reward\tnone\n")
 	}
-	fmt.Fprintf(w, "tokens\t%d in, %d out, in %d calls\n", t.Usage.Input, t.Usage.Output, t.Calls)
+	fmt.Fprintf(w, "tokens\t%d in, %d out, in %s\n", t.Usage.Input, t.Usage.Output, count(t.Calls, "call", "calls"))
 	if t.Cost != nil {
 		fmt.Fprintf(w, "cost\t%.4f USD, %s\n", *t.Cost, t.CostBasis)
+	} else if p.priced() && t.CostBasis == "" {
+		fmt.Fprintf(w, "cost\tnothing: no call was answered\n")
 	} else if p.priced() {
 		fmt.Fprintf(w, "cost\tnot known: not all calls have prices and counts\n")
 	}
@@ -195,7 +198,7 @@ func (p *progress) summary(t *run.Totals) {
 			fmt.Fprintf(w, "\t%d refused, see %s\n", e.Refused, path)
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%d rows in %s\n", e.Stage, e.Count, path)
+		fmt.Fprintf(w, "%s\t%s in %s\n", e.Stage, count(e.Count, "row", "rows"), path)
 		if e.Message != "" {
 			fmt.Fprintf(w, "\t%s\n", e.Message)
 		}
@@ -211,10 +214,10 @@ func (p *progress) summary(t *run.Totals) {
 		fmt.Fprintf(p.out, "\n%s waits in stage %s (%s): %s\n  penstock park show %s %s\n", e.Rollout, e.Stage, e.Reason, printable(e.Message), dir, e.Park)
 	}
 	if n := t.Status[trace.Parked] - len(p.parked); n > 0 {
-		fmt.Fprintf(p.out, "\n%d rollouts wait for an answer; see them with: penstock park ls %s\n", n, dir)
+		fmt.Fprintf(p.out, "\n%s for an answer: penstock park ls %s\n", count(n, "rollout waits", "rollouts wait"), dir)
 	}
 	if n := t.Status[trace.Cancelled] + t.Status[trace.Queued] + t.Status[trace.Running]; n > 0 {
-		fmt.Fprintf(p.out, "\n%d rollouts are not done; go on with: penstock resume %s\n", n, dir)
+		fmt.Fprintf(p.out, "\n%s not done; go on with: penstock resume %s\n", count(n, "rollout is", "rollouts are"), dir)
 	}
 }
 
@@ -228,9 +231,17 @@ func (p *progress) priced() bool {
 	return false
 }
 
+// count is a number with what it counts.
+func count(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
 func statuses(t *run.Totals) string {
 	parts := []string{fmt.Sprintf("%d of %d completed", t.Status[trace.Completed], t.Rollouts)}
-	for _, s := range []string{trace.Failed, trace.Parked, trace.Cancelled, trace.Queued, trace.Running} {
+	for _, s := range []string{trace.Failed, trace.Parked, run.Abandoned, trace.Cancelled, trace.Queued, trace.Running} {
 		if t.Status[s] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", t.Status[s], s))
 		}

@@ -344,7 +344,11 @@ func (e *Engine) totals(ctx context.Context) (*run.Totals, error) {
 	t := &run.Totals{Rollouts: len(e.Pipeline.Tasks) * e.Pipeline.Samples, Status: map[string]int{}}
 	sum, spent := 0.0, cost.Cost{}
 	for _, r := range rs {
-		t.Status[r.Status]++
+		status := r.Status
+		if r.Abandoned {
+			status = run.Abandoned
+		}
+		t.Status[status]++
 		t.Usage = t.Usage.Add(r.Usage)
 		spent = spent.Add(cost.Read(r.Cost, r.CostBasis))
 		t.Calls += r.Calls

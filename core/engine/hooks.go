@@ -228,6 +228,9 @@ func (r *rollout) pass(ctx context.Context, p hook.Point, subject json.RawMessag
 	if out.Denied {
 		res.Status, res.Output = "failed", nil
 		res.Error = fmt.Sprintf("%s denied at %s: %s", res.Edits[len(res.Edits)-1].Hook, p, out.Reason)
+		if out.Err != nil {
+			res.Error = fmt.Sprintf("%s failed at %s: %v", out.Failed, p, out.Err)
+		}
 	}
 	if watched {
 		r.watch.Send(hooks, p, event(out.Value))

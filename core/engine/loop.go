@@ -45,7 +45,7 @@ func (r *rollout) loop(ctx context.Context, s *pipeline.Stage, res *trace.StageR
 		reason, why := r.stuck(l, pass > granted.From && before == now)
 		before = now
 		if reason == "" && pass >= limit {
-			reason, why = trace.ParkCap, fmt.Sprintf("%s is not true after %d passes", l.Until, pass)
+			reason, why = trace.ParkCap, fmt.Sprintf("%s is not true after pass %d, the last one", l.Until, pass)
 		}
 		if reason == "" || pass <= granted.From && pass < limit {
 			continue

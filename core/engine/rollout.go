@@ -31,6 +31,7 @@ type rollout struct {
 	stopped   stopped                      // the last loop that could not go on
 	broke     bool                         // the stage's output is not what it promised
 	repair    string                       // what the stage's next try is told of the one before
+	exit      string                       // why the last agent ended so, if not ok
 	order     []string                     // invoker stages that ran, the last one gives the final text
 	ws        *agent.Workspace
 	begun     time.Time // this part of the rollout
@@ -70,7 +71,7 @@ func (r *rollout) run(ctx context.Context) error {
 		r.state.Started = time.Now().UTC()
 	}
 	r.begun, r.ranBefore = time.Now(), r.state.Seconds
-	r.state.Status, r.state.Error, r.state.Ended = trace.Running, "", time.Time{}
+	r.state.Status, r.state.ExitStatus, r.state.Error, r.state.Ended = trace.Running, "", "", time.Time{}
 	// The store is written also while the run is being interrupted.
 	store := context.WithoutCancel(ctx)
 	if err := r.restore(store); err != nil {
@@ -111,10 +112,13 @@ func (r *rollout) finish(ctx context.Context) error {
 	if err := r.cleanWorkspace(); err != nil {
 		r.warn("", fmt.Sprintf("secrets may be left in the workspace that is kept: %v", err))
 	}
-	usage := r.state.Usage
+	usage, message := r.state.Usage, ""
+	if r.state.Status == trace.Completed {
+		message = r.exit
+	}
 	r.Events.Emit(run.Event{
 		Type: run.RolloutEnded, Rollout: r.state.ID, Stage: r.state.Phase, Status: r.state.Status,
-		ExitStatus: r.state.ExitStatus, Error: r.state.Error, Reward: r.state.Reward, Usage: &usage,
+		ExitStatus: r.state.ExitStatus, Error: r.state.Error, Message: message, Reward: r.state.Reward, Usage: &usage,
 		Seconds: r.state.Seconds,
 	})
 	return nil
@@ -142,7 +146,14 @@ func (r *rollout) take(s *pipeline.Stage, res *trace.StageResult) {
 	r.env.Stages[s.ID] = pipeline.StageEnv{Status: res.Status, ExitStatus: res.ExitStatus, Error: res.Error, Output: res.Output}
 	if s.Kind == "invoker" && res.Status != "skipped" {
 		r.order = append(r.order, s.ID)
-		r.state.ExitStatus = res.ExitStatus
+	}
+	r.exited(s, res)
+}
+
+// exited notes how the last agent ended.
+func (r *rollout) exited(s *pipeline.Stage, res *trace.StageResult) {
+	if s.Kind == "invoker" && res.Status != "skipped" {
+		r.state.ExitStatus, r.exit = res.ExitStatus, res.Error
 	}
 }
 

@@ -374,7 +374,10 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 	if v.session != nil {
 		result.Usage = &stats.Usage
 	}
-	if status == invoker.AgentError && stats.Fault != "" {
+	switch {
+	case stats.Spoilt != "" && status != "cancelled":
+		status, result.Error = invoker.InfraError, stats.Spoilt
+	case stats.Fault != "" && status == invoker.AgentError:
 		status, result.Error = invoker.InfraError, stats.Fault
 	}
 	if result.Usage == nil {

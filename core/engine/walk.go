@@ -91,9 +91,7 @@ func (r *rollout) visit(ctx context.Context, s *pipeline.Stage, v visit, before 
 		return res, false, nil
 	}
 	r.clean(res)
-	if s.Kind == "invoker" && res.Status != "skipped" {
-		r.state.ExitStatus = res.ExitStatus
-	}
+	r.exited(s, res)
 	if p := r.parked(s, res); p != nil {
 		return res, false, r.park(ctx, p, res)
 	}

@@ -237,6 +237,9 @@ func (c *call) commit(status int) error {
 	}
 	c.rec.Done = time.Now()
 	c.committed = true
+	if !c.reached {
+		c.rec.Usage = chat.Usage{} // it was counted, not used
+	}
 	c.s.use(c.rec.Usage)
 	spent := c.price()
 	c.rec.Cost, c.rec.CostBasis = spent.Amount(), string(spent.Basis)

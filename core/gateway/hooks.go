@@ -57,7 +57,7 @@ func (c *call) applyHooks(hooks []*Hook, p hook.Point, subject, tools json.RawMe
 	out := passage.Run(c.ctx, hooks, subject)
 	c.rec.Edits = append(c.rec.Edits, out.Edits...)
 	if out.Err != nil {
-		c.s.hookFailed(out.Failed, out.Err)
+		c.s.hookFailed(p, out.Failed, out.Err)
 	}
 	return out
 }

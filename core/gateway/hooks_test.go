@@ -293,7 +293,8 @@ func TestHookErrors(t *testing.T) {
 					h := changes("bad", f, point)
 					h.FailOpen = open
 					b := start(t, says(`text <call add>{"a":1}</call>`+imEnd, 100), hooks(h))
-					a := post(t, b.session(t), ask("hello", false, addTool))
+					s := b.session(t)
+					a := post(t, s, ask("hello", false, addTool))
 					c := b.store.only(t)
 					require.Len(t, c.Edits, 1)
 					assert.NotEmpty(t, c.Edits[0].Error)
@@ -303,7 +304,13 @@ func TestHookErrors(t *testing.T) {
 						return
 					}
 					assert.Equal(t, "deny", c.Edits[0].Action)
-					assert.Contains(t, a.body, "hook bad failed")
+					assert.Contains(t, a.body, "bad failed")
+					assert.NotContains(t, a.body, c.Edits[0].Error, "what went wrong is not for the agent")
+					told := s.Stats().Spoilt
+					if point == hook.Request {
+						told = s.Stats().Fault
+					}
+					assert.Equal(t, fmt.Sprintf("bad failed at %s: %s", point, c.Edits[0].Error), told)
 					if point == hook.Request {
 						assert.Equal(t, 403, a.status)
 					} else {

@@ -79,11 +79,11 @@ func (s *Session) pay(c cost.Cost, held float64, holds bool) {
 	}
 }
 
-// overUSD refuses a call that costs at least this much.
-func (s *Session) overUSD(least float64) *wire.Error {
+// overUSD refuses a call of which not even a short reply is sure to be paid.
+func (s *Session) overUSD(prompt, reply int, usd float64) *wire.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.overBudget("%.4f of %g USD are used, and this call costs %.4f or more", s.money.spent, s.spec.Budget.USD, least)
+	return s.overBudget("%.4f of %g USD are used, and a prompt of %d tokens with a reply of %d can cost %.4f", s.money.spent, s.spec.Budget.USD, prompt, reply, usd)
 }
 
 // pay ends what the call holds of the budget.
@@ -105,7 +105,8 @@ func (c *call) afford() *failure {
 	for {
 		most := prices.Most(n, want)
 		left, wait, ok := c.s.setAside(most)
-		least := prices.Most(n, min(want, max(shortReply, c.req.LeastTokens)))
+		short := min(want, max(shortReply, c.req.LeastTokens))
+		least := prices.Most(n, short)
 		switch {
 		case ok:
 			c.held, c.holds = most, true
@@ -117,7 +118,7 @@ func (c *call) afford() *failure {
 				return f
 			}
 		case left < least || prices.Output <= 0:
-			return &failure{trace.CallBudget, c.s.overUSD(least)}
+			return &failure{trace.CallBudget, c.s.overUSD(n, short, least)}
 		default:
 			want = c.bound(int((left - prices.Most(n, 0)) / (prices.Output / 1e6)))
 		}

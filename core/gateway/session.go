@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/core/wire"
 	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/hook"
 )
 
 // cancelGrace is how long Close waits for calls that it has cancelled.
@@ -66,7 +67,11 @@ type Stats struct {
 	// Fault is why the last call failed, if the fault was not the agent's: the
 	// upstream's, or that of a hook that erred and so denied. What the agent
 	// made of it says nothing of the agent.
-	Fault        string
+	Fault string
+	// Spoilt is why some reply was not the model's any more: a hook erred after
+	// the model had answered, and what it denied for that stood in the reply.
+	// Unlike a Fault it stays, as the agent went on from there.
+	Spoilt       string
 	LastActivity time.Time // now, while a call is in flight
 }
 
@@ -190,11 +195,16 @@ func (s *Session) Stats() Stats {
 	return st
 }
 
-// hookFailed notes that a call was denied because a hook erred.
-func (s *Session) hookFailed(name string, err error) {
+// hookFailed notes that something was denied because a hook erred.
+func (s *Session) hookFailed(p hook.Point, name string, err error) {
+	why := fmt.Sprintf("%s failed at %s: %v", name, p, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stats.Fault = fmt.Sprintf("%s failed: %v", name, err)
+	if p == hook.Request {
+		s.stats.Fault = why // an agent that asks again may get its reply
+	} else if s.stats.Spoilt == "" {
+		s.stats.Spoilt = why
+	}
 }
 
 // outcome notes whose fault it was that a call failed.

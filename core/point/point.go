@@ -111,7 +111,8 @@ func (p Passage) apply(ctx context.Context, h *Hook, subject json.RawMessage) (t
 		p.Log.Warn("hook failed", "hook", h.Name, "point", p.Point, "open", h.FailOpen, "error", err)
 		edit.Error, edit.Action = err.Error(), string(hook.Continue)
 		if !h.FailOpen {
-			edit.Action, edit.Reason = string(hook.Deny), fmt.Sprintf("hook %s failed: %v", h.Name, err)
+			// The agent reads the reason, the error is for us.
+			edit.Action, edit.Reason = string(hook.Deny), h.Name+" failed"
 		}
 	}
 	switch hook.Action(edit.Action) {

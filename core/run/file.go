@@ -43,10 +43,14 @@ type File struct {
 	Totals  *Totals   `json:"totals,omitempty"`
 }
 
+// Abandoned is the status of rollouts that a person gave up. They are
+// cancelled, and no resume takes them up.
+const Abandoned = "abandoned"
+
 // Totals sums up a run.
 type Totals struct {
 	Rollouts   int            `json:"rollouts"`
-	Status     map[string]int `json:"status"`
+	Status     map[string]int `json:"status"` // rollouts by status, and Abandoned
 	Rewarded   int            `json:"rewarded"`
 	RewardMean *float64       `json:"reward_mean"`
 	Usage      chat.Usage     `json:"usage"`

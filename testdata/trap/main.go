@@ -1,4 +1,4 @@
-// Trap is a judger and a hook that panic, for tests of what becomes of that.
+// Trap is a judger and hooks that panic, for tests of what becomes of that.
 package main
 
 import (
@@ -23,7 +23,9 @@ func (trap) Apply(context.Context, *hook.Event) (hook.Result, error) {
 
 func init() {
 	judger.Register("trap", func(struct{}) (judger.Judger, error) { return trap{}, nil })
-	hook.Register("trap", func(struct{}) (hook.Hook, error) { return trap{}, nil }, hook.Changes(hook.Request))
+	for name, point := range map[string]hook.Point{"trap": hook.Request, "trapcall": hook.ToolCall, "trapreply": hook.Reply} {
+		hook.Register(name, func(struct{}) (hook.Hook, error) { return trap{}, nil }, hook.Changes(point))
+	}
 }
 
 func main() { serve.Main() }

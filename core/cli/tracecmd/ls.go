@@ -115,7 +115,11 @@ func (v *view) lsCalls(ctx context.Context, id string, asJSON bool) error {
 			return err
 		}
 		if !asJSON {
-			fmt.Fprintf(v.out, "%s  stage %s, round %d, try %d, model %s, %d calls\n", s.ID, s.Stage, s.Round, s.Try, s.ModelEntry, len(calls))
+			of := "no rollout"
+			if s.Stage != "" {
+				of = fmt.Sprintf("stage %s, round %d, try %d", s.Stage, s.Round, s.Try)
+			}
+			fmt.Fprintf(v.out, "%s  %s, model %s, %d calls\n", s.ID, of, s.ModelEntry, len(calls))
 			if s.Incomplete != "" {
 				fmt.Fprintf(v.out, "  incomplete, %d calls were refused: %s\n", s.Unrecorded, s.Incomplete)
 			}
