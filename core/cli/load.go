@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-dev/penstock/core/agent"
+	"github.com/penstock-dev/penstock/core/agent/sandbox"
 	"github.com/penstock-dev/penstock/core/cli/plugincmd"
 	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/pipeline"
@@ -115,6 +117,23 @@ func (a *App) check(ctx context.Context, file *pipeline.File, plugins *plugin.Re
 		return nil, &exitError{exitUsage, err}
 	}
 	return p, nil
+}
+
+// sandboxes says why a sandbox can't be had on this machine. Each is tried once.
+func (a *App) sandboxes(ctx context.Context) func(name string) error {
+	tried := map[string]error{}
+	return func(name string) error {
+		err, known := tried[name]
+		if known || name == sandbox.None || name == sandbox.Auto {
+			return err
+		}
+		self, err := os.Executable()
+		if err == nil {
+			_, err = agent.NewRunner(agent.RunnerOptions{Shim: []string{self, "__shim"}}).Sandbox(ctx, name)
+		}
+		tried[name] = err
+		return err
+	}
 }
 
 // catalog is the registry as a pipeline file is checked against it.

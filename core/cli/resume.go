@@ -88,7 +88,7 @@ func (a *App) resume(ctx context.Context, dir string, o resumption) (err error) 
 		return err
 	}
 	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
-	parsed, err := pipeline.Restore(file.Resolved, pipeline.ParseOptions{Env: os.LookupEnv, Program: agent.CheckProgram, GivenTasks: given, Enable: features})
+	parsed, err := pipeline.Restore(file.Resolved, pipeline.ParseOptions{Env: os.LookupEnv, Program: agent.CheckProgram, Sandbox: a.sandboxes(ctx), GivenTasks: given, Enable: features})
 	if parsed == nil {
 		return &exitError{exitUsage, err}
 	}

@@ -67,7 +67,7 @@ func (a *App) run(ctx context.Context, path string, f runFlags) (err error) {
 		return err
 	}
 	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
-	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, Tasks: f.tasks, Samples: f.samples, Env: os.LookupEnv, Program: agent.CheckProgram, Enable: features})
+	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, Tasks: f.tasks, Samples: f.samples, Env: os.LookupEnv, Program: agent.CheckProgram, Sandbox: a.sandboxes(ctx), Enable: features})
 	if parsed == nil {
 		return &exitError{exitUsage, err}
 	}

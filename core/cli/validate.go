@@ -30,7 +30,7 @@ func (a *App) validateCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&f.set, "set", nil, "set a value, as in penstock run")
 	c.Flags().BoolVar(&f.graph, "graph", false, "show the stages and which reads what of which")
 	c.Flags().BoolVar(&f.strict, "strict", false, "take warnings for errors")
-	c.Flags().BoolVar(&f.noEnv, "no-env", false, "leave out what depends on the machine: whether ${env:NAME} is set, and whether programs are there")
+	c.Flags().BoolVar(&f.noEnv, "no-env", false, "leave out what depends on the machine: whether ${env:NAME} is set, and whether programs and sandboxes are there")
 	c.Flags().BoolVar(&f.json, "json", false, "print findings as JSON")
 	f.from.flags(c)
 	c.MarkFlagsMutuallyExclusive("json", "graph")
@@ -80,7 +80,7 @@ func (a *App) validateOne(ctx context.Context, path string, f validateFlags) (p 
 		return nil, nil, err
 	}
 	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
-	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, NoEnv: f.noEnv, Env: os.LookupEnv, Program: agent.CheckProgram, Enable: features})
+	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, NoEnv: f.noEnv, Env: os.LookupEnv, Program: agent.CheckProgram, Sandbox: a.sandboxes(ctx), Enable: features})
 	if parsed != nil {
 		p, err = a.check(ctx, parsed, plugins, f.from) // finds what Parse found, too
 	}

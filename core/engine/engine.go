@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/penstock-dev/penstock/core/agent"
+	"github.com/penstock-dev/penstock/core/agent/sandbox"
 	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/plugin"
@@ -61,6 +62,7 @@ type Engine struct {
 	front      *gateway.Gateway
 	runner     *agent.Runner
 	binDir     string
+	sandboxes  map[string]sandbox.Sandbox // by the name that stages ask for
 	models     map[string]*gateway.Model
 	invokers   map[string]invoker.Invoker // by stage id
 	judgers    map[string]judger.Judger
@@ -148,7 +150,7 @@ func (e *Engine) open(ctx context.Context) error {
 	if !e.runner.Hides() {
 		e.Log.Warn("agents can read the run folder: this machine has no namespaces to hide it in")
 	}
-	return nil
+	return e.openSandboxes(ctx)
 }
 
 // used are the models that stages name, in the order of the file.

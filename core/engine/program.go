@@ -50,7 +50,9 @@ func (r *rollout) execute(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 		Env:    agent.BaseEnv(agent.EnvOptions{BinDir: r.binDir, Home: home}),
 		Stdout: filepath.Join(dir, "stdout"), Stderr: filepath.Join(dir, "stderr"), Redact: r.redacted(),
 	}
-	r.hide(&spec, home)
+	if err := r.confine(&spec, s, home); err != nil {
+		return invoker.InfraError, nil, err
+	}
 	exit, err := r.runner.Run(ctx, spec)
 	if err != nil {
 		return invoker.InfraError, nil, fmt.Errorf("start program: %w", err)
@@ -89,13 +91,6 @@ func withText(text string, fields map[string]any) (json.RawMessage, error) {
 	}
 	out = append(out, ',')
 	return append(out, rest[1:]...), nil
-}
-
-// hide leaves a program nothing of the run folder but its workspace, its home
-// and the bin folder: the tasks and their answers, the operator's token and
-// the other rollouts are in there.
-func (r *rollout) hide(spec *agent.Spec, home string) {
-	spec.Hide, spec.Keep, spec.View = []string{r.Folder.Dir}, []string{r.ws.Path(), home}, []string{r.binDir}
 }
 
 // lastWords is ": " with the last line that a program wrote.

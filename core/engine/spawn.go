@@ -223,7 +223,9 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 	if v.plan.Output == invoker.JSONL {
 		spec.Line = func(line []byte) { v.line(ctx, line) }
 	}
-	v.hide(&spec, v.home)
+	if err := v.confine(&spec, v.stage, v.home); err != nil {
+		return nil, err
+	}
 	exit, err := v.runner.Run(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("start agent: %w%s", err, toInstall(err, v.plan.Install))

@@ -25,6 +25,7 @@ func (c *check) run(n *yaml.Node, s *Stage, sc *scope) bool {
 		return false
 	}
 	c.retry(n, s)
+	c.sandbox(n, s)
 	if s.Timeout == 0 {
 		s.Timeout = judgerTimeout
 	}
@@ -54,7 +55,7 @@ func (c *check) loop(n *yaml.Node, s *Stage, sc *scope) bool {
 	s.Kind = KindLoop
 	v := f.get(n, "loop")
 	list := f.get(v, "stages")
-	c.refuse(n, "a loop uses no plugin itself", "model", "with", "budget", "scope", "retry", "output", "idle")
+	c.refuse(n, "a loop uses no plugin itself", "model", "with", "budget", "scope", "retry", "output", "idle", "sandbox")
 	c.refuse(n, "a loop does nothing itself; hooks go to the stages in it", "hooks")
 	if list == nil {
 		return false

@@ -117,6 +117,7 @@ type Stage struct {
 	Idle       time.Duration // 0 = off
 	Budget     Budget
 	Hooks      []HookUse
+	Sandbox    Sandbox
 	Descriptor component.Descriptor
 
 	Run  *Template // the command line, a list of texts
@@ -185,6 +186,16 @@ type Budget struct {
 	Tokens int           // input and output
 	USD    float64       // of calls, by their prices
 	Wall   time.Duration // wall time
+}
+
+// Sandbox is what the programs of a stage may touch beside their workspace,
+// their home and the system's own. Paths are absolute.
+type Sandbox struct {
+	Use         string // one of Sandboxes
+	Read, Write []string
+	// Network leaves the network as it is; else TCP goes to the gateway alone,
+	// where the kernel can hold that.
+	Network bool
 }
 
 // Concurrency says how much runs at once.
@@ -297,7 +308,8 @@ type ParseOptions struct {
 	// GivenTasks, if not nil, are the tasks: no tasks file is read. It is how
 	// a run is resumed.
 	GivenTasks []Task
-	// NoEnv leaves ${env:} and ${file:} as they are, and programs unsought.
+	// NoEnv leaves ${env:} and ${file:} as they are, and programs, sandboxes
+	// and their folders unsought.
 	NoEnv bool
 	// Env looks up ${env:}; os.LookupEnv by default.
 	Env func(string) (string, bool)
@@ -305,6 +317,9 @@ type ParseOptions struct {
 	// of a name that is looked for as agents look for it. The error of one that
 	// isn't there is fs.ErrNotExist. Nil, or NoEnv, looks for none.
 	Program func(name string) error
+	// Sandbox says why a sandbox of this name can't be had here. Nil, or NoEnv,
+	// leaves that out.
+	Sandbox func(name string) error
 	// Enable names features of the file's language that are known to the
 	// decoder and refused unless named here; see Features.
 	Enable []string

@@ -159,6 +159,7 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 	}
 	s.Kind, s.Name = kind, name
 	c.keysOfKind(n, s)
+	c.sandbox(n, s)
 	c.stageHooks(n, s)
 	d, ok := c.describe(uses, kind, name)
 	if !ok {

@@ -58,6 +58,7 @@ type field struct {
 var Features = []string{
 	"loop", "run", "output", "scope: group", "on_error: park", "stage hooks", "row hooks", "aliases", "unknown_models",
 	"csv", "format: auto", "budget.tokens", "budget.usd", "budget.wall",
+	"sandbox docker", "sandbox podman",
 	"upstream vllm", "upstream sglang", "upstream lmdeploy", "upstream openai", "upstream anthropic", "upstream bedrock",
 }
 
@@ -150,12 +151,28 @@ func newTables() *tables {
 			field{name: "webhook", shape: text("an address that the park is posted to as JSON")},
 			field{name: "file", shape: text("a file that gets a line of JSON for each park")},
 		), "who is told of a rollout that waits for a person")},
+		field{name: "sandbox", shape: sandboxTable()},
 		field{name: "concurrency", shape: object("how much runs at once",
 			field{name: "rollouts", shape: integer(1, "rollouts in flight (default 2 x cores)")},
 			field{name: "judge", shape: integer(1, "judge calls in flight (default 2 x cores)")},
 		)},
 	)
 	return t
+}
+
+// Sandboxes are the names of what agents may run in.
+var Sandboxes = []string{"auto", "none", "landlock", "bwrap", "docker", "podman"}
+
+func sandboxTable() *shape {
+	later := map[string]string{"docker": "sandbox docker", "podman": "sandbox podman"}
+	return either("what programs of agents may touch (default none)",
+		text("auto, none, landlock or bwrap").like("auto"),
+		object("a sandbox with settings",
+			field{name: "use", shape: choice("auto is the strongest that holds on this machine", Sandboxes...).withLater(later), required: true},
+			field{name: "read", shape: list(text("a path"), "further files and folders that may be read")},
+			field{name: "write", shape: list(text("a path"), "further files and folders that may be changed")},
+			field{name: "network", shape: choice("gateway allows TCP to the gateway alone, where the kernel can (default); host allows all", "gateway", "host")},
+		)).like("auto")
 }
 
 func tasksTable() *shape {
@@ -296,6 +313,7 @@ func stageTable(hooks *shape) *shape {
 			field{name: "repair", shape: integer(0, "how often an agent is told what is wrong with its output, and asked again (default 2)")},
 		), feature: "output"},
 		field{name: "hooks", shape: hooks, feature: "stage hooks", apart: true},
+		field{name: "sandbox", shape: sandboxTable()},
 		field{name: "scope", shape: choice("what a judger sees (default rollout)", "rollout", "group").
 			withLater(map[string]string{"group": "scope: group"})},
 		field{name: "idle", shape: duration("ends an agent that neither wrote nor called for so long (default off)")},

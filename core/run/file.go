@@ -35,12 +35,15 @@ type File struct {
 	Isolation string `json:"isolation,omitempty"`
 	// Hidden says that agents saw nothing of the run folder but their own
 	// workspace and home, in every part of the run.
-	Hidden  bool      `json:"hidden"`
-	Started time.Time `json:"started"`
-	Ended   time.Time `json:"ended,omitzero"`
-	Resumed int       `json:"resumed,omitempty"`
-	Status  string    `json:"status"`
-	Totals  *Totals   `json:"totals,omitempty"`
+	Hidden bool `json:"hidden"`
+	// Sandboxes are, by stage, what bounds its programs and how far, where
+	// something does.
+	Sandboxes map[string]string `json:"sandboxes,omitempty"`
+	Started   time.Time         `json:"started"`
+	Ended     time.Time         `json:"ended,omitzero"`
+	Resumed   int               `json:"resumed,omitempty"`
+	Status    string            `json:"status"`
+	Totals    *Totals           `json:"totals,omitempty"`
 }
 
 // Abandoned is the status of rollouts that a person gave up. They are

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
+	"strings"
 
 	"github.com/penstock-dev/penstock/core/agent/landlock"
 )
@@ -53,7 +55,7 @@ func (b *bwrap) Command(p Policy, dir, path string, argv []string) (Command, err
 	for _, system := range systemRead {
 		args = append(args, "--ro-bind-try", system, system)
 	}
-	for _, read := range p.Read {
+	for _, read := range outermost(p.Read) {
 		args = append(args, "--ro-bind", read, read)
 	}
 	for _, write := range p.Write {
@@ -65,4 +67,19 @@ func (b *bwrap) Command(p Policy, dir, path string, argv []string) (Command, err
 		return Command{}, fmt.Errorf("sandbox bwrap: %d arguments are more than it takes", len(args))
 	}
 	return Command{Path: b.path, Argv: args, Rules: &landlock.Rules{TCP: !p.Network && b.version >= landlock.ABITCP, Ports: p.Ports}}, nil
+}
+
+// outermost leaves out what lies below another of the paths: it is there with
+// that one, and a link in a folder that is bound can't be bound over.
+func outermost(paths []string) []string {
+	var out []string
+	for i, p := range paths {
+		inside := slices.ContainsFunc(paths, func(other string) bool {
+			return other != p && strings.HasPrefix(p, strings.TrimSuffix(other, "/")+"/")
+		})
+		if !inside && !slices.Contains(paths[:i], p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }

@@ -34,3 +34,7 @@ func TestNames(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Command{Path: "/bin/x", Argv: []string{"x", "-y"}}, c)
 }
+
+func TestOutermost(t *testing.T) {
+	require.Equal(t, []string{"/a/b", "/ab", "/c"}, outermost([]string{"/a/b", "/a/b/c", "/ab", "/c", "/a/b", "/c/d/e"}))
+}

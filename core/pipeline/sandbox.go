@@ -1,0 +1,79 @@
+package pipeline
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-dev/penstock/sdk/component"
+)
+
+// sandbox reads the sandbox of a stage: its own, else that of the file.
+func (c *check) sandbox(n *yaml.Node, s *Stage) {
+	s.Sandbox = Sandbox{Use: "none"}
+	_, own := lookup(n, "sandbox")
+	if s.Kind != component.Invoker && s.Kind != KindRun {
+		c.refuse(n, "only a stage that starts a program has one: an invoker, or run", "sandbox")
+		return
+	}
+	v := c.f.get(n, "sandbox")
+	if own == nil {
+		v = c.f.get(c.f.root, "sandbox")
+	}
+	if v != nil && !c.f.bad[v] {
+		s.Sandbox = c.sandboxOf(v)
+	}
+}
+
+func (c *check) sandboxOf(n *yaml.Node) Sandbox {
+	f := c.f
+	b := Sandbox{Use: "none"}
+	at := n
+	if n.Kind == yaml.MappingNode {
+		b.Network = f.text(n, "network") == "host"
+		b.Read, b.Write = c.paths(n, "read"), c.paths(n, "write")
+		if at = f.get(n, "use"); at == nil {
+			return b
+		}
+	}
+	name := f.resolve(at, at.Value)
+	if !contains(Sandboxes, name) {
+		f.errorf(f.at(at), "sandbox", suggest("sandboxes: ", name, Sandboxes), "there is no sandbox '%s'", name)
+		return b
+	}
+	if feature := "sandbox " + name; contains(Features, feature) && !contains(f.opts.Enable, feature) {
+		f.errorf(f.at(at), "not-built", "use auto, landlock or bwrap", "the sandbox '%s' is not built yet", name)
+		return b
+	}
+	b.Use = name
+	if f.opts.Sandbox != nil && !f.opts.NoEnv {
+		if err := f.opts.Sandbox(name); err != nil {
+			f.errorf(f.at(at), "sandbox", "use auto to take the strongest that holds here; penstock doctor shows them", "%s", strings.TrimPrefix(err.Error(), "sandbox: "))
+		}
+	}
+	return b
+}
+
+// paths are the paths of a list, absolute, all of which must be there, unless
+// the file is checked apart from the machine that it is for.
+func (c *check) paths(n *yaml.Node, name string) []string {
+	list := c.f.get(n, name)
+	if list == nil || c.f.opts.NoEnv {
+		return nil
+	}
+	var out []string
+	for _, item := range list.Content {
+		path := c.f.abs(c.f.resolve(item, item.Value))
+		if reference.MatchString(path) {
+			continue // it was reported
+		}
+		if _, err := os.Stat(path); err != nil {
+			c.f.errorf(c.f.at(item), "no-file", "a relative path starts at the folder of the pipeline file: "+filepath.Dir(c.f.path), "there is no '%s': %s", item.Value, pathCause(err))
+			continue
+		}
+		out = append(out, path)
+	}
+	return out
+}
