@@ -238,3 +238,49 @@ func TestOpenAISDK(t *testing.T) {
 	wasRetried(t, got, "broken", 502)
 	sdkRecord(t, calls, "openaichat")
 }
+
+// TestGenaiSDK does the same with Google's.
+func TestGenaiSDK(t *testing.T) {
+	got, calls := sdkClient(t, "genai.mjs", "@google/genai")
+	checks(t, got, map[string]any{
+		"create.value.text":                  greeting,
+		"create.value.finish":                "STOP",
+		"create.value.id":                    nil,
+		"stream.value.text":                  greeting,
+		"stream.value.finish":                "STOP",
+		"stream.value.usage":                 got.Get("create.value.usage").String(),
+		"system.value.text":                  greeting,
+		"no thoughts.value.text":             greeting,
+		"max_tokens.value.finish":            "MAX_TOKENS",
+		"max_tokens.value.text":              "one t",
+		"stop.value.text":                    "one two three ",
+		"tool.value.calls.0.name":            "weather",
+		"tool.value.calls.0.args":            `{"city":"Bern"}`,
+		"tools.value.text":                   "I look at both.",
+		"tools.value.calls.#":                2,
+		"tools.value.calls.1.args":           `{"city":"Rome","days":3}`,
+		"tools.value.second.text":            "It says: rain in Rome.",
+		"chat.value.text":                    "one two three four five six seven eight nine ten",
+		"chat.value.turns":                   4,
+		"models.value":                       `["models/policy","models/policy-small"]`,
+		"alias.value.text":                   greeting,
+		"create.value.usage.totalTokenCount": got.Get("create.value.usage.promptTokenCount").Int() + got.Get("create.value.usage.candidatesTokenCount").Int(),
+	})
+	assert.Greater(t, got.Get("system.value.usage.promptTokenCount").Int(), got.Get("create.value.usage.promptTokenCount").Int())
+	assert.Equal(t, got.Get("count.value.counted").Int(), got.Get("count.value.used").Int())
+	assert.NotZero(t, got.Get("count.value.used").Int())
+	for name, want := range map[string]string{
+		"401": "401 UNAUTHENTICATED", "404": "404 NOT_FOUND", "400": "400 INVALID_ARGUMENT", "400 code": "400 INVALID_ARGUMENT",
+		"400 file": "400 INVALID_ARGUMENT", "400 long": "400 INVALID_ARGUMENT", "413": "413 INVALID_ARGUMENT",
+		"429": "429 RESOURCE_EXHAUSTED", "429 stream": "429 RESOURCE_EXHAUSTED", "503": "503 UNAVAILABLE", "502": "502 UNAVAILABLE", "cut": "502 UNAVAILABLE",
+	} {
+		e := got.Get(name + ".value")
+		assert.Equal(t, want, e.Get("code").String()+" "+e.Get("status").String(), "%s: %s", name, got.Get(name).Raw)
+		assert.True(t, e.Get("api").Bool(), name)
+		assert.NotEmpty(t, e.Get("message").String(), name)
+	}
+	assert.Contains(t, got.Get("400 code.value.message").String(), "executableCode", "what can't be mapped is refused by name")
+	assert.Contains(t, got.Get("400 file.value.message").String(), "fileData")
+	assert.NotEmpty(t, got.Get("cut stream.error.message").String(), "a cut stream is an error: %s", got.Get("cut stream").Raw)
+	sdkRecord(t, calls, "gemini")
+}

@@ -59,10 +59,11 @@ func matchVertex(path string) (Target, bool) {
 	return Target{Model: model, Stream: stream, Count: count}, ok
 }
 
-// matchGemini reads /v1beta/models/MODEL:METHOD.
+// matchGemini reads /VERSION/models/MODEL:METHOD. Google's SDK says v1 from its
+// third major version on, others v1beta.
 func matchGemini(path string) (Target, bool) {
-	rest, ok := strings.CutPrefix(path, "/v1beta/models/")
-	if !ok {
+	version, rest, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/models/")
+	if !ok || version != "v1" && version != "v1beta" && version != "v1alpha" {
 		return Target{}, false
 	}
 	i := strings.LastIndexByte(rest, ':')

@@ -209,8 +209,11 @@ func TestSharedRoutes(t *testing.T) {
 		assert.Contains(t, quoted(list), "policy")
 	}
 	assert.Equal(t, 404, send(t, s, "POST", "/v1beta/models/policy:embedContent", "{}").status)
-	count := send(t, s, "POST", "/v1beta/models/policy:countTokens", `{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`)
-	assert.Equal(t, 24.0, decoded(t, count.body)["totalTokens"], count.body)
+	for _, version := range []string{"v1", "v1alpha", "v1beta"} {
+		count := send(t, s, "POST", "/"+version+"/models/policy:countTokens", `{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`)
+		assert.Equal(t, 24.0, decoded(t, count.body)["totalTokens"], count.body)
+	}
+	assert.Equal(t, 404, send(t, s, "POST", "/v2/models/policy:countTokens", "{}").status)
 }
 
 // TestWebSocketsAreRefused with the status on which Codex goes on over HTTP.
