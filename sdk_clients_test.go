@@ -284,3 +284,64 @@ func TestGenaiSDK(t *testing.T) {
 	assert.NotEmpty(t, got.Get("cut stream.error.message").String(), "a cut stream is an error: %s", got.Get("cut stream").Raw)
 	sdkRecord(t, calls, "gemini")
 }
+
+// TestResponsesSDK does the same with OpenAI's over Responses.
+func TestResponsesSDK(t *testing.T) {
+	got, calls := sdkClient(t, "responses.mjs", "openai")
+	const text = ".output.0.content.0.text"
+	checks(t, got, map[string]any{
+		"create.value.output_text":                          greeting,
+		"create.value.status":                               "completed",
+		"stream.value.text":                                 greeting,
+		"stream.value.response" + text:                      greeting,
+		"stream.value.first":                                "response.created",
+		"stream.value.last":                                 "response.completed",
+		"stream.value.done.#":                               1,
+		"stream.value.response.usage.input_tokens":          got.Get("create.value.usage.input_tokens").Int(),
+		"messages.value.output_text":                        greeting,
+		"messages.value.usage.input_tokens":                 got.Get("create.value.usage.input_tokens").Int(),
+		"max_output_tokens.value.status":                    "incomplete",
+		"max_output_tokens.value.incomplete_details.reason": "max_output_tokens",
+		"max_output_tokens.value.output_text":               "one t",
+		"max_output_tokens stream.value.last":               "response.incomplete",
+		"max_output_tokens stream.value.response.status":    "incomplete",
+		"tool.value.output.0.type":                          "function_call",
+		"tool.value.output.0.arguments":                     `{"city": "Bern"}`,
+		"tools.value.response.output.#":                     3,
+		"tools.value.done.1.name":                           "weather",
+		"tools.value.done.2.call_id":                        got.Get("tools.value.response.output.2.call_id").String(),
+		"tools.value.second.output_text":                    "It says: rain in Rome.",
+		"one at a time.value.output.#":                      2,
+		"alias.value.output_text":                           greeting,
+		"retry busy.value.response.output_text":             "Now I have time.",
+		"retry overloaded.value.response.output_text":       "Here again.",
+		"retry broken.value.response.output_text":           "Mended.",
+	})
+	for _, name := range []string{"stream", "max_output_tokens stream", "tools"} {
+		for i, n := range got.Get(name + ".value.numbers").Array() {
+			assert.EqualValues(t, i, n.Int(), "%s: events are numbered without a gap", name)
+		}
+	}
+	isRefused(t, got, map[string]string{
+		"401":          "AuthenticationError 401 authentication_error",
+		"404":          "NotFoundError 404 invalid_request_error",
+		"400":          "BadRequestError 400 invalid_request_error",
+		"400 item":     "BadRequestError 400 invalid_request_error",
+		"400 previous": "BadRequestError 400 invalid_request_error",
+		"400 file":     "BadRequestError 400 invalid_request_error",
+		"400 long":     "BadRequestError 400 invalid_request_error",
+		"413":          "APIError 413 invalid_request_error",
+		"429":          "RateLimitError 429 rate_limit_error",
+		"429 stream":   "RateLimitError 429 rate_limit_error",
+	})
+	assert.Equal(t, "7", got.Get("429.error.retry_after").String())
+	assert.Equal(t, "context_length_exceeded", got.Get("400 long.error.code").String())
+	for name, what := range map[string]string{"item": "item_reference", "previous": "previous_response_id", "file": "input_file"} {
+		assert.Contains(t, got.Get("400 "+name+".error.message").String(), what, "what can't be mapped is refused by name")
+	}
+	assert.NotEmpty(t, got.Get("cut stream.error.message").String(), "a cut stream is an error: %s", got.Get("cut stream").Raw)
+	wasRetried(t, got, "busy", 429)
+	wasRetried(t, got, "overloaded", 503)
+	wasRetried(t, got, "broken", 502)
+	sdkRecord(t, calls, "responses")
+}
