@@ -99,12 +99,16 @@ func (c *check) resolved() ([]byte, error) {
 	})
 }
 
+// maxHashed is the largest file that gives a pipeline its meaning, such as the
+// rules of a script.
+const maxHashed = 256 << 20
+
 // hashFile notes the hash of a file that gives the pipeline its meaning.
 func (c *check) hashFile(n *yaml.Node, path string) {
 	if reference.MatchString(path) {
 		return // it isn't known without the environment
 	}
-	b, err := os.ReadFile(path)
+	b, err := readAtMost(path, maxHashed)
 	if err != nil {
 		c.f.errorf(c.f.at(n), "no-file", "a relative path starts at the folder of the pipeline file: "+filepath.Dir(c.f.path),
 			"the file '%s' can't be read: %s", n.Value, pathCause(err))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
@@ -75,12 +74,15 @@ func (f *File) givenTasks() {
 	f.tasks, f.taskType = f.opts.GivenTasks, l.stat.objectType()
 }
 
+// maxTasksFile bounds what a file of tasks takes of the memory.
+const maxTasksFile = 4 << 30
+
 func (f *File) tasksFile(path, shown string, at pos) {
 	if strings.HasSuffix(path, ".csv") && !f.enabled["csv"] {
 		f.errorf(at, "not-built", "write the tasks as JSONL, one JSON object a line", "'csv' is not built yet")
 		return
 	}
-	b, err := os.ReadFile(path)
+	b, err := readAtMost(path, maxTasksFile)
 	if err != nil {
 		f.errorf(at, "tasks", "a relative path starts at the folder of the pipeline file", "the tasks file %s can't be read: %s", shown, pathCause(err))
 		return

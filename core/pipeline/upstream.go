@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 
@@ -78,15 +79,42 @@ func (c *check) server(n *yaml.Node, kind string) {
 	if k, _ := lookup(n, "file"); k != nil {
 		f.errorf(f.at(k), "unknown-key", "remove it", "an upstream of kind %s has no 'file'", kind)
 	}
-	url, _ := lookup(n, "url")
+	one, at := lookup(n, "url")
 	urls, list := lookup(n, "urls")
-	if kind != "anthropic" && url == nil && (urls == nil || !f.bad[list] && len(list.Content) == 0) {
+	if one != nil {
+		c.address(at)
+	}
+	if urls != nil && list.Kind == yaml.SequenceNode {
+		for _, at := range list.Content {
+			c.address(at)
+		}
+	}
+	if kind != "anthropic" && one == nil && (urls == nil || !f.bad[list] && len(list.Content) == 0) {
 		f.errorf(f.at(n), "missing-key", "url: http://HOST:PORT", "an upstream of kind %s needs a 'url', or 'urls'", kind)
 	}
 	for _, name := range []string{"bearer", "thinking_budget"} {
 		if k, _ := lookup(n, name); k != nil && kind != "anthropic" {
 			f.errorf(f.at(k), "unknown-key", "remove it", "an upstream of kind %s has no '%s', only anthropic has", kind, name)
 		}
+	}
+}
+
+// address holds a server's address to what can be dialled.
+func (c *check) address(n *yaml.Node) {
+	f := c.f
+	if f.bad[n] {
+		return
+	}
+	value := f.resolve(n, n.Value)
+	if value == "" || reference.MatchString(value) {
+		return // it is not known without the environment, or was reported
+	}
+	u, err := url.Parse(strings.TrimSpace(value))
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		f.errorf(f.at(n), "wrong-value", "for example http://127.0.0.1:8000/v1", "'%s' is no address of a server: it begins with http:// or https:// and a host", n.Value)
+	case u.User != nil || u.RawQuery != "":
+		f.errorf(f.at(n), "wrong-value", "use 'api_key' or 'headers'", "the address of a server holds no credentials and no query")
 	}
 }
 

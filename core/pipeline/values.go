@@ -155,6 +155,13 @@ func (f *File) referenced(kind, name string) (value, hint string, err error) {
 
 // readAtMost reads a file, or a pipe, of a bounded size.
 func readAtMost(path string, most int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() && info.Mode()&os.ModeNamedPipe == 0 {
+		return nil, errors.New("it is no file with an end")
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
