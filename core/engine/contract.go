@@ -23,6 +23,9 @@ func keep(s *pipeline.Stage, res *trace.StageResult) error {
 	if s.Output != nil && s.Kind != "judger" {
 		res.Text = doc.At(doc.Bytes(res.Output), "").String("text")
 		found, err := onlyObject(res.Text)
+		if err != nil && res.Error != "" {
+			return fmt.Errorf("%w (%s)", err, res.Error) // such as a reply that was cut
+		}
 		if err != nil {
 			return err
 		}

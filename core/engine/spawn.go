@@ -191,7 +191,7 @@ func (v *invocation) close(ctx context.Context) error {
 }
 
 // start plans the run, starts the program and waits until nothing of it is
-// left.
+// left. A plan may be one call of the model instead.
 func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline time.Time) (*agent.Exit, error) {
 	request := &invoker.PlanRequest{Input: input, Task: v.task.Data, Session: invoker.Session{
 		ID: run.NewID("s"), Workspace: v.ws.Path(), Home: v.home, Deadline: deadline, OutputSchema: v.stage.Output,
@@ -214,6 +214,9 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 	ctx, v.end = context.WithCancel(ctx)
 	defer v.end()
 	defer v.watch(ctx)()
+	if v.plan.Call != nil {
+		return v.makeCall(ctx, deadline)
+	}
 	spec := agent.Spec{
 		Argv: v.plan.Argv, Dir: v.ws.Path(), Stdin: []byte(v.plan.Stdin), Timeout: time.Until(deadline), Grace: grace,
 		Env:    agent.BaseEnv(agent.EnvOptions{BinDir: v.binDir, Home: v.home, Extra: v.plan.Env}),

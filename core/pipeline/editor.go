@@ -149,13 +149,28 @@ const exprPattern = `\$\{\{`
 // level anything goes, because penstock itself checks it.
 func orExpression(p any) any {
 	s, ok := p.(map[string]any)
-	if !ok || s["type"] == "string" && s["enum"] == nil {
+	if !ok {
 		return p
+	}
+	if s["type"] == "string" && s["enum"] == nil {
+		return orFile(s)
 	}
 	out := map[string]any{"anyOf": []any{s, map[string]any{"type": "string", "pattern": exprPattern}}}
 	if s["type"] == "object" || s["type"] == "array" {
 		out = map[string]any{"anyOf": []any{map[string]any{"type": s["type"]}, map[string]any{"type": "string", "pattern": exprPattern}}}
 	}
+	if d, ok := s["description"]; ok {
+		out["description"] = d
+	}
+	return out
+}
+
+// orFile lets a text be the content of a file.
+func orFile(s map[string]any) any {
+	out := map[string]any{"anyOf": []any{s, map[string]any{
+		"type": "object", "required": []string{"file"}, "additionalProperties": false,
+		"properties": map[string]any{"file": map[string]any{"type": "string", "description": "a file whose content is the text, with ${{ }} in it"}},
+	}}}
 	if d, ok := s["description"]; ok {
 		out["description"] = d
 	}

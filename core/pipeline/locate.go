@@ -10,6 +10,10 @@ import (
 // escapes, indentation and folded lines are walked over. It is used for
 // findings only, so it need not be fast.
 func (f *File) within(n *yaml.Node, i int) pos {
+	if src := f.sourceOf(n); src.whole {
+		value := []rune(n.Value)
+		return src.posAt(len(string(value[:min(i, len(value))])))
+	}
 	w := newWalker(f.sourceOf(n), n)
 	if w == nil {
 		return f.at(n)

@@ -12,11 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// source is a text that positions point into: the file, or one --set argument.
+// source is a text that positions point into: the file, one --set argument, or
+// a file that stands for a text.
 type source struct {
 	name  string // as shown
 	text  string
 	set   bool // a --set argument: it has no line numbers
+	whole bool // all of it is one value, and no YAML
 	lines []string
 }
 

@@ -1,6 +1,7 @@
 // Package invoker is the interface of invokers: they say how an agent program
-// is started and read what it printed. All of it is pure: the host starts the
-// program, so that an invoker never holds a process.
+// is started, or which call of the model stands in its place, and read what
+// came of it. All of it is pure: the host starts the program and makes the
+// call, so that an invoker never holds a process or a connection.
 package invoker
 
 import (
@@ -50,13 +51,25 @@ type File struct {
 	Mode uint32 `json:"mode,omitempty"` // permission bits; 0 means 0600
 }
 
-// Plan is how the program is started. Env is added to the allow-listed
+// ModelCall is one call of the model, for work that needs no program. The host
+// makes it in the stage's session, so that it is recorded, counted and bounded
+// as a program's calls are.
+type ModelCall struct {
+	// Path is a route of the gateway, such as /v1/chat/completions. It decides
+	// in which dialect Body and its answer are.
+	Path string `json:"path"`
+	// Body asks for a whole answer, not for a stream.
+	Body json.RawMessage `json:"body"`
+}
+
+// Plan is how the program is started, or with Call, and nothing else of it but
+// Files, what the model is asked without one. Env is added to the allow-listed
 // environment; a name in it wins.
 type Plan struct {
 	// Argv is the program and its arguments. A name is looked for in PATH, a
 	// relative path starts at the workspace. A setting that is a schema.Argv
 	// has an absolute path where the pipeline file gives a relative one.
-	Argv  []string          `json:"argv"`
+	Argv  []string          `json:"argv,omitempty"`
 	Env   map[string]string `json:"env,omitempty"`
 	Files []File            `json:"files,omitempty"`
 	Stdin string            `json:"stdin,omitempty"`
@@ -67,7 +80,8 @@ type Plan struct {
 	HoldFirstCall bool `json:"hold_first_call,omitempty"`
 	// Install is a command that gets the program, for the error when it isn't
 	// there.
-	Install string `json:"install,omitempty"`
+	Install string     `json:"install,omitempty"`
+	Call    *ModelCall `json:"call,omitempty"`
 }
 
 // The exit statuses that an invoker may set.
@@ -136,7 +150,9 @@ type LineRequest struct {
 }
 
 // ResultRequest is how the program ended. Exit is its exit code, -1 when a
-// signal ended it. Stdout is at most its last 16 MiB, cut at a line.
+// signal ended it. Stdout is at most its last 16 MiB, cut at a line. After a
+// Call, Stdout is the body of the answer and Exit its HTTP status, or 0 where
+// that is 200.
 type ResultRequest struct {
 	Exit       int             `json:"exit"`
 	Signal     string          `json:"signal,omitempty"`

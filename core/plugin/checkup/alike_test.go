@@ -50,6 +50,8 @@ var more = map[string][]trial.Case{
 	},
 	component.Invoker: {
 		sample("plan", `{"input":{"prompt":"hello","command":["echo","$PENSTOCK_TOKEN"]},"task":{"id":"t1"},"session":{"id":"s-1","base_url":"http://127.0.0.1:1","token":"tok","model":"policy","workspace":"/w","home":"/h","max_turns":3,"deadline":"2030-01-01T00:00:00Z"}}`),
+		sample("call", `{"input":{"prompt":"hello"},"task":{"id":"t1"},"session":{"id":"s-1","base_url":"http://127.0.0.1:1","token":"tok","model":"policy","workspace":"/w","home":"/h","deadline":"2030-01-01T00:00:00Z","output_schema":{"type":"object"}}}`),
+		sample("reply", `{"exit":0,"exit_status":"ok","stdout":"{\"choices\":[{\"message\":{\"content\":\"42\"},\"finish_reason\":\"stop\"}]}"}`),
 		sample("json lines", `{"exit":0,"exit_status":"ok","stdout":"{\"type\":\"result\",\"subtype\":\"success\",\"result\":\"42\",\"usage\":{\"input_tokens\":3,\"output_tokens\":1}}\n"}`),
 	},
 	component.Converter: {

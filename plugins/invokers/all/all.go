@@ -6,4 +6,5 @@ import (
 	_ "github.com/penstock-dev/penstock/plugins/invokers/agentcli"
 	_ "github.com/penstock-dev/penstock/plugins/invokers/claudecode"
 	_ "github.com/penstock-dev/penstock/plugins/invokers/command"
+	_ "github.com/penstock-dev/penstock/plugins/invokers/llm"
 )
