@@ -67,6 +67,47 @@ func TestAgentPrograms(t *testing.T) {
 	}
 }
 
+// TestClaudeCodeLongHaul follows Claude Code through what splits a session: it
+// hands its task to a sub-agent, gets a reply that breaks off and asks again,
+// and fills its context until it goes on from a summary. Each conversation is
+// named for what it is, and each sampled token that arrived is in one row.
+func TestClaudeCodeLongHaul(t *testing.T) {
+	path := npmPath(t)
+	if _, err := os.Stat(filepath.Join(os.Getenv("PENSTOCK_NPM"), ".bin", "claude")); err != nil {
+		t.Skip("Claude Code is not installed: make deps does it")
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "longhaul"))))
+	cmd := exec.CommandContext(t.Context(), built, "run", "pipeline.yaml", "--out", "out", "--plain")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+path)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, []string{"1"}, column(t, filepath.Join(dir, "out", "rollouts.jsonl"), "reward"), "%s", out)
+
+	var whole []engineCall
+	cut := 0
+	for _, c := range readLines[engineCall](t, filepath.Join(dir, "engine.jsonl")) {
+		if c.Finish == "failed" {
+			cut++
+		} else {
+			whole = append(whole, c)
+		}
+	}
+	assert.Equal(t, 1, cut)
+	rows := readLines[row](t, filepath.Join(dir, "out", "rows.jsonl"))
+	eachTokenOnce(t, rows, whole)
+	var kinds []string
+	calls := 0
+	for _, r := range rows {
+		kinds = append(kinds, r.Kind)
+		calls += len(r.Calls)
+	}
+	// The conversation up to its summary, the sub-agent's, the summary's call,
+	// and the conversation from the summary on.
+	assert.Equal(t, []string{"main", "sub_agent", "continuation", "main"}, kinds)
+	assert.Len(t, whole, calls)
+}
+
 // eachTokenOnce holds rows against the engine's log: each row is the prompt and
 // the reply of a call, and each reply that was sampled is trained in exactly
 // one row, at the place where its prompt ended, with the engine's logprobs.
