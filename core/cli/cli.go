@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 
 	"github.com/lmittmann/tint"
@@ -84,13 +85,23 @@ func (a *App) Main(ctx context.Context, args []string) int {
 		if errors.As(err, &found) {
 			fmt.Fprintln(a.Stderr, text)
 		} else {
-			fmt.Fprintf(a.Stderr, "penstock: %s\n", text)
+			fmt.Fprintf(a.Stderr, "penstock: %s\n", arguments(command, text))
 			if exit == nil && a.settings == nil { // cobra refused the line before the command was reached
 				fmt.Fprintf(a.Stderr, "  usage: %s\n  hint: %s --help\n", command.UseLine(), command.CommandPath())
 			}
 		}
 	}
 	return code
+}
+
+// arguments names those that a command takes, where cobra only counts them.
+func arguments(c *cobra.Command, text string) string {
+	if !strings.HasPrefix(text, "accepts ") {
+		return text
+	}
+	_, got, _ := strings.Cut(text, "received ")
+	_, names, _ := strings.Cut(c.Use, " ")
+	return fmt.Sprintf("%s takes %s, got %s", c.CommandPath(), names, got)
 }
 
 func (a *App) root() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,9 +56,12 @@ func (a *App) convert(ctx context.Context, dir, to, out, stage, with string) (er
 	}
 	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
 	to = strings.TrimPrefix(to, "converter/")
+	if names := plugins.Names("converter"); !slices.Contains(names, to) {
+		return &exitError{exitUsage, fmt.Errorf("there is no converter %s; there are: %s", to, strings.Join(names, ", "))}
+	}
 	converter, err := plugins.Converter(ctx, to, json.RawMessage(with))
 	if err != nil {
-		return &exitError{exitUsage, fmt.Errorf("open converter/%s: %w; there are: %s", to, err, strings.Join(plugins.Names("converter"), ", "))}
+		return &exitError{exitUsage, fmt.Errorf("--with: %w", err)}
 	}
 	store, err := trace.Open(folder.Database(), trace.StoreOptions{ReadOnly: true})
 	if err != nil {

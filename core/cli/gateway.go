@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -60,6 +61,9 @@ func (a *App) gateway(ctx context.Context, path string, set []string, out, model
 	}
 	if model == "" {
 		model = p.ModelOrder[0]
+	}
+	if p.Models[model] == nil {
+		return &exitError{exitUsage, fmt.Errorf("the pipeline has no model %s; it has %s", model, strings.Join(p.ModelOrder, ", "))}
 	}
 	folder, err := run.Create(out, a.settings.Runs)
 	if err != nil {

@@ -405,7 +405,7 @@ func (c *check) unused() {
 		}
 	}
 	for _, s := range f.plugins {
-		if !c.used[s.Key] {
+		if !c.used[s.Key] && !f.spoiled[s.Key] {
 			f.warnf(f.at(f.keys[s.Key]), "unused", "", "nothing uses the plugin '%s'", s.Key)
 		}
 	}
@@ -426,7 +426,7 @@ func (c *check) describe(n *yaml.Node, kind, name string) (component.Descriptor,
 	if err != nil {
 		at := n
 		if k := c.f.keys[id]; k != nil {
-			at = k
+			at, c.used[id] = k, true
 		}
 		c.f.errorf(c.f.at(at), "plugin", "", "%s can't be used: %s", id, err)
 		return d, false

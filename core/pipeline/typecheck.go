@@ -167,7 +167,7 @@ func (c *checker) member(n *ast.MemberNode) *Type {
 		case of.base == tNull:
 			return c.fail(n, "nullable", "", "nil has no fields")
 		default:
-			c.fail(n.Node, "optional", fmt.Sprintf("read it with ?. (%s?.%s)", show(n.Node), propertyName(n)),
+			c.fail(n.Node, "optional", fmt.Sprintf("read it with ?. (%s?.%s), and give a value for that case where one is needed (%[1]s?.%[2]s ?? ...)", show(n.Node), propertyName(n)),
 				"%s may be %s%s", show(n.Node), missing(of), because(of))
 		}
 	}

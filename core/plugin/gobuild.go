@@ -79,6 +79,9 @@ func compileGo(ctx context.Context, tool, dir, path string, target goTarget) err
 	fresh := filepath.Join(tmp, target.name)
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", fresh}, target.args...)
 	if text, err := runGo(ctx, tool, dir, target, append(args, ".")); err != nil {
+		if bytes.Contains(text, []byte("go.mod file not found")) {
+			return errors.New("there is no go.mod; run go mod init NAME there, or begin with penstock plugin new")
+		}
 		return fmt.Errorf("%w\n%s", err, text)
 	}
 	return os.Rename(fresh, path)

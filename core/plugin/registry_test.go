@@ -44,7 +44,7 @@ func TestAddRefusesWhatCanNotBe(t *testing.T) {
 		"no run bit":         {Source{Key: "judger/a", Process: []string{text}}, "may not be run: chmod +x"},
 		"folder":             {Source{Key: "judger/a", Process: []string{dir}}, "is a folder; write {go: "},
 		"missing module":     {Source{Key: "judger/a", Wasm: filepath.Join(dir, "none.wasm")}, "no such file"},
-		"not a module":       {Source{Key: "judger/a", Wasm: text}, "compile: invalid magic number"},
+		"not a module":       {Source{Key: "judger/a", Wasm: text}, "it is no WASM module; build one for wasip1"},
 		"ungranted import":   {Source{Key: "judger/a", Wasm: wat(t, "ungranted")}, `it imports "http_fetch", which isn't granted`},
 		"foreign import":     {Source{Key: "judger/a", Wasm: wat(t, "foreign")}, "it imports env.abort"},
 		"wrong signature":    {Source{Key: "judger/a", Wasm: wat(t, "signature")}, "it imports field_read as (i32) -> i64, want (i32, i32, i32, i32) -> i32"},

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -147,6 +148,9 @@ func (w *wasm) compile(ctx context.Context, r *Registry, code []byte) error {
 	}
 	if _, err := wasi_snapshot_preview1.Instantiate(ctx, w.runtime); err != nil {
 		return fmt.Errorf("link wasi: %w", err)
+	}
+	if !bytes.HasPrefix(code, []byte("\x00asm")) {
+		return errors.New("it is no WASM module; build one for wasip1, or name a folder of Go sources as wasm: { go: FOLDER }")
 	}
 	turn.Lock()
 	defer turn.Unlock()
