@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/penstock-dev/penstock/sdk/component"
@@ -25,6 +27,11 @@ const initTimeout = 10 * time.Second
 type guest struct {
 	wasm      *wasm
 	module    api.Module
+	memory    *guestMemory
+	life      context.Context // ends when the guest is to be closed
+	end       context.CancelFunc
+	busy      sync.Mutex // held during a call
+	closed    bool       // under busy
 	functions map[string]api.Function
 	number    int64    // of the instance, from 1, for logs
 	calls     int64    // that it had
@@ -32,8 +39,22 @@ type guest struct {
 }
 
 // instantiate makes an instance and runs its start function.
-func (w *wasm) instantiate(ctx context.Context) (*guest, error) {
+func (w *wasm) instantiate(ctx context.Context) (_ *guest, err error) {
+	w.use.RLock()
+	defer w.use.RUnlock()
+	if w.closed {
+		return nil, w.gone("start")
+	}
 	g := &guest{wasm: w, functions: map[string]api.Function{}, number: w.instances.Add(1)}
+	g.life, g.end = context.WithCancel(w.life)
+	defer func() {
+		if err != nil {
+			g.end()
+			if g.memory != nil { // the runtime keeps it where a start section failed
+				g.memory.Free()
+			}
+		}
+	}()
 	g.lines = newLineLog(w.log.With("instance", g.number))
 	g.lines.rate, g.lines.told = logsPerSecond, true
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions(exportInitialize).
@@ -43,11 +64,24 @@ func (w *wasm) instantiate(ctx context.Context) (*guest, error) {
 	} else {
 		config = config.WithWalltime(func() (int64, int32) { return 0, 0 }, sys.ClockResolution(1))
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), initTimeout)
+	ctx, cancel := g.bounded(ctx, initTimeout)
 	defer cancel()
 	ctx = context.WithValue(ctx, invocationKey{}, g.invocation(nil, 0))
-	var err error
-	if g.module, err = w.runtime.InstantiateModule(ctx, w.compiled, config); err != nil {
+	ctx = experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(func(_, max uint64) experimental.LinearMemory {
+		g.memory = newGuestMemory(max)
+		_ = g.memory.enter() // nobody else has it yet
+		return g.memory
+	}))
+	defer func() {
+		if g.memory != nil {
+			g.memory.leave()
+		}
+	}()
+	g.module, err = w.runtime.InstantiateModule(ctx, w.compiled, config)
+	if err == nil && g.module.IsClosed() { // its start function ended it without a fault
+		err = sys.NewExitError(0)
+	}
+	if err != nil {
 		return nil, g.failure("start", err)
 	}
 	for _, name := range guestExports {
@@ -63,7 +97,29 @@ func (g *guest) invocation(in []byte, limit int64) *invocation {
 	return &invocation{in: doc.NewReader(in), limit: limit, logged: g.wasm.logged, instance: g.number, call: g.calls}
 }
 
-func (g *guest) close() { _ = g.module.Close(context.Background()) }
+// bounded is a context for what runs in the guest: it ends after the time given
+// or with the guest, never with the caller's.
+func (g *guest) bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	stop := context.AfterFunc(g.life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// close ends the call that is at work, if there is one, and gives the instance
+// back: the runtime's own close takes away what a call still uses.
+func (g *guest) close() {
+	g.end()
+	g.busy.Lock()
+	defer g.busy.Unlock()
+	g.closed = true
+	_ = g.module.Close(context.Background())
+	g.memory.Free() // a module that ran out of time as its call ended keeps it
+}
+
+// gone is the error of a call that came too late.
+func (w *wasm) gone(method string) error {
+	return &Error{Plugin: w.key, Method: method, Reason: Unavailable, Retryable: true, Message: errMemoryGone.Error(), Cause: errMemoryGone}
+}
 
 // run calls an export. What ends a guest is its plugin's limit of time, never
 // the caller's: another caller's stream may live in the same instance.
@@ -75,9 +131,17 @@ func (g *guest) run(ctx context.Context, method string, in []byte) ([]byte, erro
 	if int64(len(in)) > g.wasm.limits.In {
 		return nil, overIn(g.wasm.key, method, len(in), g.wasm.limits.In)
 	}
+	g.wasm.use.RLock()
+	defer g.wasm.use.RUnlock()
+	g.busy.Lock()
+	defer g.busy.Unlock()
+	if g.closed || g.wasm.closed || g.memory.enter() != nil {
+		return nil, g.wasm.gone(method)
+	}
+	defer g.memory.leave()
 	g.calls++
 	i := g.invocation(in, g.wasm.limits.Out)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.wasm.limits.Timeout)
+	ctx, cancel := g.bounded(ctx, g.wasm.limits.Timeout)
 	defer cancel()
 	var stack [1]uint64
 	err := f.CallWithStack(context.WithValue(ctx, invocationKey{}, i), stack[:])
@@ -114,6 +178,9 @@ func (g *guest) worn() bool {
 // failure makes an Error of what ended a guest, and logs it in one line; the
 // guest's stack is for debugging.
 func (g *guest) failure(method string, err error) error {
+	if g.life.Err() != nil {
+		return g.wasm.gone(method)
+	}
 	e := &Error{Plugin: g.wasm.key, Method: method, Tail: g.lines.tail(), Cause: err}
 	var exit *sys.ExitError
 	var large *tooLarge

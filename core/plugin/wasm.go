@@ -92,6 +92,11 @@ type wasm struct {
 	compiled wazero.CompiledModule
 	// instances counts those that were made.
 	instances atomic.Int64
+
+	life   context.Context // ends when the module is to be closed
+	end    context.CancelFunc
+	use    sync.RWMutex // held by what runs in an instance
+	closed bool         // under use
 }
 
 // loadWasm compiles a module and refuses it if it asks for more than it is
@@ -121,9 +126,11 @@ func (r *Registry) loadWasm(ctx context.Context, s Source) (program, error) {
 		return nil, fmt.Errorf("%s is %d MiB, a module may have %d MiB", path, len(code)>>20, maxModule>>20)
 	}
 	w := &wasm{key: s.Key, sum: sum, limits: s.Limits.forWasm(), now: slices.Contains(s.Grant, grantNow), log: r.log.With("plugin", s.Key)}
+	w.life, w.end = context.WithCancel(context.Background())
 	w.logged = newLineLog(w.log)
 	w.logged.rate = logsPerSecond
 	if err := w.compile(ctx, r, code); err != nil {
+		w.end()
 		if w.runtime != nil {
 			err = errors.Join(err, w.runtime.Close(ctx))
 		}
@@ -311,4 +318,11 @@ func (w *wasm) open(ctx context.Context, d component.Descriptor, config json.Raw
 	return p, nil
 }
 
-func (w *wasm) close(ctx context.Context) error { return w.runtime.Close(ctx) }
+// close ends what runs in any instance and gives all of them back.
+func (w *wasm) close(ctx context.Context) error {
+	w.end()
+	w.use.Lock()
+	defer w.use.Unlock()
+	w.closed = true
+	return w.runtime.Close(ctx)
+}
