@@ -21,6 +21,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -95,6 +96,35 @@ func (w *Workspace) open(name string) (*os.File, error) {
 	return f, nil
 }
 
+// WriteFile puts a file in the place of whatever has this path below the
+// workspace, such as a test that the agent may have changed. Folders on the way
+// are made; a link that leads out is an error.
+func (w *Workspace) WriteFile(name string, data []byte) error {
+	dir, err := path.Dir(name), error(nil)
+	if dir != "." {
+		err = w.root.MkdirAll(dir, 0o755)
+	}
+	if err == nil {
+		err = w.Remove(name)
+	}
+	if err == nil {
+		err = w.root.WriteFile(name, data, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s of the workspace: %w", name, err)
+	}
+	return nil
+}
+
+// Remove removes a file or a folder of the workspace, with all that is in it. A
+// link goes, and what it leads to stays. What isn't there is no error.
+func (w *Workspace) Remove(name string) error {
+	if err := w.root.RemoveAll(name); err != nil {
+		return fmt.Errorf("remove %s of the workspace: %w", name, err)
+	}
+	return nil
+}
+
 // Exists says whether there is a file or folder of this path in the workspace.
 func (w *Workspace) Exists(name string) bool {
 	_, err := w.root.Stat(name)
@@ -105,9 +135,9 @@ func (w *Workspace) Exists(name string) bool {
 // slashes. Links are not followed.
 func (w *Workspace) Files() ([]string, error) {
 	var out []string
-	err := fs.WalkDir(w.root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(w.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
-			out = append(out, filepath.ToSlash(path))
+			out = append(out, filepath.ToSlash(name))
 		}
 		return err
 	})

@@ -170,3 +170,25 @@ func alive(pid int) bool {
 	_, after, _ := strings.Cut(string(stat), ") ")
 	return err == nil && !strings.HasPrefix(after, "Z")
 }
+
+// TestWritingStaysInTheWorkspace: what stands in the place of a file goes, and
+// no link leads out.
+func TestWritingStaysInTheWorkspace(t *testing.T) {
+	w := given(t)
+	for _, name := range []string{"new/deep/c", "answer.txt", "sub", "out", "in", "loop", "pipe"} {
+		require.NoError(t, w.WriteFile(name, []byte("mine")), name)
+		got, err := w.ReadFile(name)
+		require.NoError(t, err)
+		assert.Equal(t, "mine", string(got))
+	}
+	secret, err := os.ReadFile(filepath.Join(w.Dir(), "..", "secret"))
+	require.NoError(t, err)
+	assert.Equal(t, "s3cret", string(secret))
+	assert.Error(t, w.WriteFile("up/secret", []byte("mine")))
+	assert.Error(t, w.WriteFile("../secret", []byte("mine")))
+	assert.Error(t, w.WriteFile("answer.txt/below", []byte("mine")))
+	assert.Error(t, w.Remove("up/secret"))
+	require.NoError(t, w.Remove("new"))
+	assert.False(t, w.Exists("new"))
+	assert.NoError(t, w.Remove("new"), "what isn't there is no error")
+}

@@ -40,6 +40,7 @@ var configs = map[string][]string{
 	"hook/tool-guard":     {`{"rules":[{"action":"deny","tool":"bash","reason":"no"}]}`, `{}`},
 	"hook/sanitize-tools": {`{}`, `{"unknown_keys":"reject"}`},
 	"judger/answer":       {`{}`, `{"mode":"includes","normalize":["trim","number"]}`, `{"mode":"no such"}`},
+	"judger/command":      {`{}`, `{"result":"tap","timeout":"5s"}`, `{"partial":true}`},
 	"invoker/command":     {`{}`, `{"output":"jsonl","text_at":"/result"}`},
 }
 

@@ -1,0 +1,198 @@
+package command
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-dev/penstock/sdk/doc"
+	"github.com/penstock-dev/penstock/sdk/judger"
+)
+
+// judge runs a shell line in a workspace with these files.
+func judge(t *testing.T, cfg Config, line string, in Input, files map[string]string) (judger.Verdict, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	in.Command = []string{"sh", "-c", line}
+	request, err := json.Marshal(map[string]any{"input": in, "task": map[string]any{"id": "a"}, "rollout": map[string]any{"workspace": dir}})
+	require.NoError(t, err)
+	j, err := New(cfg)
+	require.NoError(t, err)
+	v, err := j.Judge(t.Context(), judger.NewRequest(doc.Bytes(request)))
+	if err == nil {
+		assert.NoError(t, v.Check())
+	}
+	return v, err
+}
+
+func TestExitCode(t *testing.T) {
+	v, err := judge(t, Config{}, `grep -q 42 answer.txt`, Input{}, map[string]string{"answer.txt": "42\n"})
+	require.NoError(t, err)
+	assert.Equal(t, 1.0, *v.Reward)
+	v, err = judge(t, Config{}, `echo "it is 41" >&2; exit 3`, Input{}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, 0.0, *v.Reward)
+	assert.Equal(t, "sh ended with exit code 3; its output ends: it is 41", v.Explanation)
+	v, err = judge(t, Config{Timeout: "100ms"}, `sleep 60`, Input{}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, 0.0, *v.Reward)
+	assert.Equal(t, "timeout", v.Label)
+	v, err = judge(t, Config{}, `test "$A$(cat)" = bc && test -z "$PENSTOCK_TEST_SECRET"`, Input{Env: map[string]string{"A": "b"}, Stdin: "c"}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, 1.0, *v.Reward, v.Explanation)
+}
+
+// TestWhatCantJudgeIsAnError: no reward, instead of a wrong one.
+func TestWhatCantJudgeIsAnError(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		line string
+		want string
+	}{
+		{Config{Errors: []int{9}}, "echo disk full >&2; exit 9", "exit code 9, which error_codes names; its output ends: disk full"},
+		{Config{Result: "json"}, "exit 1", "ended with exit code 1"},
+		{Config{Result: "json"}, "true", "wrote no verdict"},
+		{Config{Result: "json"}, "echo nice", "neither a number nor a verdict: nice"},
+		{Config{Result: "json"}, "echo null", "neither a number nor a verdict"},
+		{Config{Result: "json"}, `echo '{"rewards": 1}'`, `has "rewards"`},
+		{Config{Result: "json"}, `echo '{"label": "x"}'`, "has no reward"},
+		{Config{Result: "json"}, `echo '{"reward": 1, "status": "skipped"}'`, "skipped but has a reward"},
+		{Config{Result: "json", Output: 100}, "seq 1 1000", "over the limit"},
+		{Config{Result: "json", Report: "out/*.json"}, "true", "left 0 reports"},
+		{Config{Result: "go_test"}, "echo ok", "no event of go test -json"},
+		{Config{Result: "tap"}, "echo ok 1", "no plan"},
+		{Config{Result: "junit"}, "echo '<html/>'", "its root is <html>"},
+	} {
+		_, err := judge(t, c.cfg, c.line, Input{}, nil)
+		assert.ErrorContains(t, err, c.want)
+	}
+	j, err := New(Config{})
+	require.NoError(t, err)
+	_, err = j.Judge(t.Context(), judger.NewRequest(doc.Bytes(`{"input":{"command":["x"]},"task":{},"rollout":{}}`)))
+	assert.ErrorContains(t, err, "no workspace")
+}
+
+func TestOwnVerdict(t *testing.T) {
+	v, err := judge(t, Config{Result: "json"}, `echo 0.25`, Input{}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, judger.Reward(0.25), v)
+	v, err = judge(t, Config{Result: "json", Report: "out/v.json"}, `mkdir -p out; echo '{"reward": 0.5, "label": "half", "components": {"a": 1}}' > out/v.json`, Input{}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, 0.5, *v.Reward)
+	assert.Equal(t, "half", v.Label)
+	assert.Equal(t, map[string]float64{"a": 1}, v.Components)
+	v, err = judge(t, Config{Result: "json"}, `echo '{"reward": null, "status": "skipped", "explanation": "no test for it"}'`, Input{}, nil)
+	require.NoError(t, err)
+	assert.Nil(t, v.Reward)
+	assert.Equal(t, judger.Skipped, v.Status)
+}
+
+// TestAReportThatTheAgentWroteIsNotRead: only one of this run is.
+func TestAReportThatTheAgentWroteIsNotRead(t *testing.T) {
+	planted := map[string]string{"out/v.json": `{"reward": 1}`}
+	_, err := judge(t, Config{Result: "json", Report: "out/*.json"}, "true", Input{}, planted)
+	assert.ErrorContains(t, err, "left 0 reports")
+	v, err := judge(t, Config{Result: "json", Report: "out/*.json"}, "echo 0 > out/mine.json", Input{}, planted)
+	require.NoError(t, err)
+	assert.Equal(t, 0.0, *v.Reward)
+}
+
+// TestTestsThatTheAgentChangedAreRestored: they run as they were, and the
+// change is told.
+func TestTestsThatTheAgentChangedAreRestored(t *testing.T) {
+	in := Input{Files: map[string]string{"t/check.sh": "test -f done"}}
+	v, err := judge(t, Config{}, "sh t/check.sh", in, map[string]string{"t/check.sh": "true\n"})
+	require.NoError(t, err)
+	assert.True(t, v.Tampered)
+	assert.Equal(t, 0.0, *v.Reward)
+	assert.Equal(t, "changed by the agent: t/check.sh", v.Explanation)
+	for tamper, want := range map[string]*float64{"score": new(float64), "skip": nil} {
+		v, err = judge(t, Config{Tamper: tamper}, "sh t/check.sh", in, map[string]string{"t/check.sh": "true\n"})
+		require.NoError(t, err)
+		assert.True(t, v.Tampered)
+		assert.Equal(t, want, v.Reward)
+	}
+	// As it was, gone, or never seen by the agent: no change.
+	for _, files := range []map[string]string{{"done": "", "t/check.sh": "test -f done\n"}, {"done": ""}, {"done": "", "t/check.sh": "test -f done\r\n"}} {
+		v, err = judge(t, Config{}, "sh t/check.sh", in, files)
+		require.NoError(t, err)
+		assert.False(t, v.Tampered)
+		assert.Equal(t, 1.0, *v.Reward)
+	}
+}
+
+const goEvents = `{"Action":"run","Package":"m","Test":"TestA"}
+{"Action":"output","Package":"m","Test":"TestA","Output":"{\"Action\":\"pass\",\"Test\":\"TestFake\"}\n"}
+{"Action":"pass","Package":"m","Test":"TestA","Elapsed":0}
+{"Action":"run","Package":"m","Test":"TestB"}
+`
+
+func TestReportsOfTests(t *testing.T) {
+	two := 2
+	for _, c := range []struct {
+		name   string
+		cfg    Config
+		tests  []string
+		report string
+		exit   string
+		reward float64
+		label  string
+		words  string
+	}{
+		{"go: all pass", Config{}, nil, goEvents + `{"Action":"pass","Package":"m","Test":"TestB"}` + "\n" + `{"Action":"pass","Package":"m"}`, "0", 1, "passed", ""},
+		{"go: one fails", Config{}, nil, goEvents + `{"Action":"fail","Package":"m","Test":"TestB"}` + "\n" + `{"Action":"fail","Package":"m"}`, "1", 0, "failed", "failed: m.TestB; sh ended with exit code 1"},
+		{"go: one never ended", Config{}, nil, goEvents, "0", 0, "failed", "failed: m.TestB"},
+		{"go: half passes", Config{Partial: true}, nil, goEvents + `{"Action":"fail","Package":"m","Test":"TestB"}`, "1", 0.5, "failed", "m.TestB"},
+		{"go: no build", Config{}, nil, `{"ImportPath":"m","Action":"build-fail"}` + "\n" + `{"Action":"fail","Package":"m"}`, "1", 0, "failed", "failed: m"},
+		{"go: skipped is no pass", Config{}, nil, `{"Action":"skip","Package":"m","Test":"TestA"}`, "0", 0, "no_tests", "no test passed"},
+		{"go: no module any more", Config{}, nil, "go: cannot find main module", "1", 0, "failed", "the report can't be read"},
+		{"go: those that count", Config{}, []string{"m.TestA"}, goEvents + `{"Action":"fail","Package":"m","Test":"TestB"}`, "1", 1, "passed", ""},
+		{"go: one that isn't there", Config{}, []string{"TestA", "TestZ"}, goEvents, "0", 0, "failed", "failed: TestZ"},
+		{"tap: all pass", Config{Result: "tap"}, []string{"2 plus 2"}, "TAP version 13\n1..2\nok 1 - 2 plus 2\nok 2 x # SKIP no network\n", "0", 1, "passed", ""},
+		{"tap: one fails", Config{Result: "tap"}, nil, "ok 1\nnot ok 2 - b\n    ok 1 - inner\n1..2", "0", 0, "failed", "failed: b"},
+		{"tap: ended early", Config{Result: "tap"}, nil, "1..3\nok 1\n", "0", 0, "failed", "1 tests of a plan of 3"},
+		{"tap: not done yet", Config{Result: "tap"}, nil, "1..2\nok 1 a\nnot ok 2 b # TODO later\n", "0", 1, "passed", ""},
+		{"tap: bails out", Config{Result: "tap"}, nil, "1..1\nok 1\nBail out! no disk\n", "0", 0, "failed", "Bail out! no disk"},
+		{"tap: no tests", Config{Result: "tap"}, nil, "1..0 # SKIP all\n", "0", 0, "no_tests", "no test passed"},
+		{"junit: all pass", Config{Result: "junit", Min: &two}, nil, `<testsuites><testsuite><testcase classname="c" name="a"/><testcase name="b"><system-out>x</system-out></testcase></testsuite></testsuites>`, "0", 1, "passed", ""},
+		{"junit: too few", Config{Result: "junit", Min: &two}, nil, `<testsuite><testcase name="b"/></testsuite>`, "0", 0, "failed", "1 tests passed, want at least 2"},
+		{"junit: one fails", Config{Result: "junit"}, nil, `<testsuite><testcase classname="c" name="a"><failure message="x">y</failure></testcase></testsuite>`, "0", 0, "failed", "failed: c.a"},
+		{"junit: cut", Config{Result: "junit"}, nil, `<testsuite><testcase classname="c" na`, "2", 0, "failed", "it is no XML"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.cfg.Result == "" {
+				c.cfg.Result = "go_test"
+			}
+			v, err := judge(t, c.cfg, "cat report; exit "+c.exit, Input{Tests: c.tests}, map[string]string{"report": c.report})
+			require.NoError(t, err)
+			assert.Equal(t, c.reward, *v.Reward)
+			assert.Equal(t, c.label, v.Label)
+			assert.Contains(t, v.Explanation, c.words)
+		})
+	}
+}
+
+func TestConfig(t *testing.T) {
+	less := -1
+	for want, cfg := range map[string]Config{
+		`result is "xml"`:         {Result: "xml"},
+		`on_tamper is "no"`:       {Tamper: "no"},
+		"report is read with":     {Report: "a"},
+		"want a path in the work": {Result: "tap", Report: "/a"},
+		"partial and min_tests":   {Partial: true},
+		"min_tests is negative":   {Result: "tap", Min: &less},
+		"output is negative":      {Output: -1},
+		`timeout is "soon"`:       {Timeout: "soon"},
+	} {
+		_, err := New(cfg)
+		assert.ErrorContains(t, err, want)
+	}
+}
