@@ -175,6 +175,9 @@ func (e *Engine) openStages(ctx context.Context) error {
 		case "invoker":
 			e.invokers[s.ID], err = e.Plugins.Invoker(ctx, s.Name, s.Config)
 		case "judger":
+			if s.Model != "" && e.Plugins.Transport(s.Kind, s.Name) == plugin.Wasm {
+				return fmt.Errorf("stage %s: %s asks a model, and a WASM module has no network; run it as a process", s.ID, s.Uses())
+			}
 			e.judgers[s.ID], err = e.Plugins.Judger(ctx, s.Name, s.Config)
 		case "converter":
 			e.converters[s.ID], err = e.Plugins.Converter(ctx, s.Name, s.Config)

@@ -8,12 +8,15 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/doc"
 	"github.com/penstock-dev/penstock/sdk/judger"
+	"github.com/penstock-dev/penstock/sdk/model"
 	sdkrollout "github.com/penstock-dev/penstock/sdk/rollout"
 )
 
@@ -78,22 +81,80 @@ func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 	if err != nil {
 		return judger.Verdict{}, err
 	}
+	limit := limitOf(s)
+	asked, session, err := r.openJudge(ctx, s, res, time.Now().Add(limit))
+	if err != nil {
+		return judger.Verdict{}, err
+	}
 	request, err := chat.Marshal(struct {
 		Input   json.RawMessage  `json:"input"`
 		Task    json.RawMessage  `json:"task"`
 		Rollout *sdkrollout.Data `json:"rollout"`
-	}{input, r.task.Data, data})
+		Session *model.Session   `json:"session,omitempty"`
+	}{input, r.task.Data, data, session})
 	if err != nil {
 		return judger.Verdict{}, fmt.Errorf("encode judge request: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	judging, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	v, err := r.judgers[s.ID].Judge(ctx, judger.NewRequest(doc.Bytes(request)))
+	v, err := r.judgers[s.ID].Judge(judging, judger.NewRequest(doc.Bytes(request)))
+	r.closeJudge(ctx, s, asked, &v)
 	// Asked of the clock: a plugin's reply may come before the context tells.
-	if end, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(end) {
-		return v, fmt.Errorf("no verdict within %s: %w", s.Timeout, err)
+	if end, ok := judging.Deadline(); err != nil && ok && !time.Now().Before(end) {
+		return v, fmt.Errorf("no verdict within %s: %w", limit, err)
 	}
 	return v, err
+}
+
+// openJudge opens the session in which a judger asks its model: nil without one.
+func (r *rollout) openJudge(ctx context.Context, s *pipeline.Stage, res *trace.StageResult, deadline time.Time) (*gateway.Session, *model.Session, error) {
+	res.Session = ""
+	if s.Model == "" {
+		return nil, nil, nil
+	}
+	m := r.models[s.Model]
+	asked, err := r.front.Open(ctx, gateway.SessionSpec{
+		Session: trace.Session{
+			ID: run.NewID("s"), Rollout: r.state.ID, Task: r.state.Task, Stage: s.ID, Round: res.Round, Try: res.Try,
+			Attempt: res.Attempt, ModelEntry: s.Model, Judge: true, Opened: time.Now().UTC(),
+		},
+		Model: m, Task: r.task.Data, Deadline: deadline,
+		Budget: gateway.Budget{Calls: s.Budget.Calls, Turns: s.Budget.Turns, Tokens: s.Budget.Tokens, USD: s.Budget.USD},
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("open session: %w", err)
+	}
+	res.Session = asked.ID()
+	return asked, &model.Session{ID: asked.ID(), BaseURL: asked.Root(), Token: asked.Token(), Model: m.ServeAs, Deadline: deadline}, nil
+}
+
+// closeJudge ends a judge's session. What it cost is the verdict's and the
+// rollout's, verdict or not; its tokens are not the agent's and don't count as
+// its usage.
+func (r *rollout) closeJudge(ctx context.Context, s *pipeline.Stage, asked *gateway.Session, v *judger.Verdict) {
+	if asked == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if err := asked.Close(ctx); err != nil {
+		r.warn(s.ID, fmt.Sprintf("close session: %v", err))
+	}
+	c := asked.Stats().Cost
+	if v.Cost == nil {
+		v.Cost = c.Amount()
+	}
+	sum := cost.Read(r.state.Cost, r.state.CostBasis).Add(c)
+	r.state.Cost, r.state.CostBasis = sum.Amount(), string(sum.Basis)
+}
+
+// limitOf is how long one try of a stage may take: its timeout, or its budget of
+// wall time where that is shorter.
+func limitOf(s *pipeline.Stage) time.Duration {
+	if w := s.Budget.Wall; w > 0 && w < s.Timeout {
+		return w
+	}
+	return s.Timeout
 }
 
 // data is what a judge sees of the rollout. The workspace is copied to dir.

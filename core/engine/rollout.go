@@ -288,7 +288,7 @@ func (r *rollout) promise(s *pipeline.Stage, res *trace.StageResult) error {
 // triesUsed counts the tries of a stage that an earlier part of the run made,
 // so that ids of attempts never repeat.
 func (r *rollout) triesUsed(ctx context.Context, s *pipeline.Stage, round int) (int, error) {
-	if s.Kind != "invoker" || s.Model == "" {
+	if s.Model == "" {
 		return 0, nil
 	}
 	old, err := r.Store.Sessions(context.WithoutCancel(ctx), r.state.ID)

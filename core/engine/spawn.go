@@ -104,7 +104,7 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 	if v.home, v.dir, err = v.place(v.stage.ID, res); err != nil {
 		return nil, invoker.InfraError, err
 	}
-	deadline := time.Now().Add(v.limit())
+	deadline := time.Now().Add(limitOf(v.stage))
 	if err := v.open(ctx, res, deadline); err != nil {
 		return nil, invoker.InfraError, err
 	}
@@ -140,15 +140,6 @@ func (v *invocation) spent(result *invoker.Result) {
 	}
 	sum := cost.Read(v.state.Cost, v.state.CostBasis).Add(c)
 	v.state.Cost, v.state.CostBasis = sum.Amount(), string(sum.Basis)
-}
-
-// limit is how long this try may take: the stage's timeout, or its budget of
-// wall time where that is shorter.
-func (v *invocation) limit() time.Duration {
-	if w := v.stage.Budget.Wall; w > 0 && w < v.stage.Timeout {
-		return w
-	}
-	return v.stage.Timeout
 }
 
 // open opens the session of this try, if the stage names a model.
@@ -333,7 +324,7 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 	switch {
 	case exit.Lost:
 		status = "sandbox_lost"
-	case exit.TimedOut && v.limit() < v.stage.Timeout:
+	case exit.TimedOut && limitOf(v.stage) < v.stage.Timeout:
 		status = invoker.Budget
 	case exit.TimedOut:
 		status = "timeout"

@@ -140,6 +140,27 @@ func (c *check) families(list *yaml.Node, loop *Stage) {
 	}
 }
 
+// ownFamily warns of a judger whose model is of the family whose work it judges.
+// Within a loop families says more.
+func (c *check) ownFamily(n *yaml.Node, s *Stage, sc *scope) {
+	model := c.p.Models[s.Model]
+	if s.Kind != component.Judger || model == nil || sc.again {
+		return
+	}
+	at := c.f.at(c.f.get(n, "model"))
+	for _, p := range c.flat[:len(c.flat)-1] { // the last is the judger itself
+		by := c.p.Models[p.stage.Model]
+		if p.stage.Kind != component.Invoker || by == nil {
+			continue
+		}
+		if by == model || by.Family != "" && by.Family == model.Family {
+			c.f.warnf(at, "family", "models pass over the mistakes that they would make themselves",
+				"'%s' judges what '%s' did with a model of the same family", s.ID, p.stage.ID)
+			return
+		}
+	}
+}
+
 func (c *check) elseOf(loop *yaml.Node, s *Stage, sc *scope) {
 	f := c.f
 	v := f.get(loop, "else")

@@ -168,6 +168,10 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 	}
 	s.Descriptor = d
 	c.modelKey(n, s, uses, &d)
+	if kind == component.Judger && !d.Want("model") {
+		c.refuse(n, d.ID()+" calls no model", "budget")
+	}
+	c.ownFamily(n, s, sc)
 	c.money(n, s)
 	c.retry(n, s)
 	if g := f.get(n, "scope"); g != nil && g.Value == "group" {
@@ -247,7 +251,7 @@ func (c *check) keysOfKind(n *yaml.Node, s *Stage) {
 			s.Timeout = invokerTimeout
 		}
 	case component.Judger:
-		c.refuse(n, "only a stage with an invoker has an agent", "idle", "budget")
+		c.refuse(n, "only a stage with an invoker has an agent", "idle")
 		if s.Timeout == 0 {
 			s.Timeout = judgerTimeout
 		}
@@ -299,7 +303,7 @@ func (c *check) modelKey(n *yaml.Node, s *Stage, uses *yaml.Node, d *component.D
 func (c *check) money(n *yaml.Node, s *Stage) {
 	f := c.f
 	v := f.get(f.get(n, "budget"), "usd")
-	if v == nil || s.Kind != component.Invoker {
+	if v == nil || s.Kind != component.Invoker && s.Model == "" {
 		return
 	}
 	const otherwise = ", or bound calls, turns, tokens or wall instead"

@@ -65,7 +65,8 @@ func rowsOf(ctx context.Context, s *trace.Store, run, rollout string) ([]*conver
 	return ForRollout(ctx, s, run, r)
 }
 
-// lastTries leaves out the sessions of tries that another try followed.
+// lastTries leaves out the sessions of tries that another try followed, and
+// those of judges.
 func lastTries(sessions []*trace.Session) []*trace.Session {
 	type place struct {
 		stage string
@@ -78,6 +79,9 @@ func lastTries(sessions []*trace.Session) []*trace.Session {
 	}
 	var out []*trace.Session
 	for _, s := range sessions {
+		if s.Judge {
+			continue // what a judge's model said is no one's to learn
+		}
 		if s.Try == last[place{s.Stage, s.Round}] {
 			out = append(out, s)
 		}

@@ -31,16 +31,18 @@ const (
 // Session is a gateway credential and the trace of one agent run. The token
 // itself is never stored.
 type Session struct {
-	ID         string    `json:"id"` // s-<ULID>
-	Rollout    string    `json:"rollout"`
-	Task       string    `json:"task"`
-	Stage      string    `json:"stage"`
-	Round      int       `json:"round"` // from 1
-	Try        int       `json:"try"`   // from 1
-	Attempt    string    `json:"attempt"`
-	ModelEntry string    `json:"model_entry"`
-	Opened     time.Time `json:"opened"`
-	Closed     time.Time `json:"closed,omitzero"`
+	ID         string `json:"id"` // s-<ULID>
+	Rollout    string `json:"rollout"`
+	Task       string `json:"task"`
+	Stage      string `json:"stage"`
+	Round      int    `json:"round"` // from 1
+	Try        int    `json:"try"`   // from 1
+	Attempt    string `json:"attempt"`
+	ModelEntry string `json:"model_entry"`
+	// Judge says that a judger asked the model. Nothing of it is trained.
+	Judge  bool      `json:"judge,omitempty"`
+	Opened time.Time `json:"opened"`
+	Closed time.Time `json:"closed,omitzero"`
 	// End is how it was closed where nobody did: "idle".
 	End string `json:"end,omitempty"`
 	// Incomplete says why calls of it are not in the store, and Unrecorded how

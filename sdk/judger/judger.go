@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/doc"
+	"github.com/penstock-dev/penstock/sdk/model"
 	"github.com/penstock-dev/penstock/sdk/rollout"
 	"github.com/penstock-dev/penstock/sdk/schema"
 )
@@ -112,7 +113,8 @@ func (v Verdict) Check() error {
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-// Request is one rollout to judge: the document {input, task, rollout}.
+// Request is one rollout to judge: the document {input, task, rollout}, and
+// session where the stage names a model.
 type Request struct{ doc doc.Doc }
 
 // NewRequest makes a request from its document.
@@ -136,6 +138,16 @@ func (r *Request) Input() doc.Object { return doc.At(r.doc, "/input") }
 func (r *Request) DecodeInput(v any) error {
 	b, _ := r.doc.Get("/input")
 	return schema.Decode(b, v)
+}
+
+// Session is the way to the model that the stage names, for model.Ask; empty
+// where it names none. A judger that always asks says so with AsksModel.
+func (r *Request) Session() model.Session {
+	var s model.Session
+	if doc.At(r.doc, "").Decode("session", &s) != nil {
+		return model.Session{}
+	}
+	return s
 }
 
 // GroupRequest is all samples of a task: the document {input, task, rollouts}.
@@ -181,6 +193,12 @@ func Version(v string) Option { return func(d *component.Descriptor) { d.Version
 // Input declares, as a struct, what each call is given through `with:`.
 func Input[T any]() Option {
 	return func(d *component.Descriptor) { d.Input = schema.Of[T]() }
+}
+
+// AsksModel says that the judger asks a model, so that its stage has to name
+// one.
+func AsksModel() Option {
+	return func(d *component.Descriptor) { d.Wants = append(d.Wants, "model") }
 }
 
 // Group says that the judger implements GroupJudger.
