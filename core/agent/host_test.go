@@ -77,7 +77,7 @@ func (h *host) command(t *testing.T, isolation string, s Spec) *exec.Cmd {
 	path := filepath.Join(filepath.Dir(h.dir), "job.json")
 	require.NoError(t, os.WriteFile(path, data, 0o644))
 	cmd := exec.Command(h.self, "__host", path)
-	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin", "UPSTREAM_KEY=upstream-key", "TMPDIR=" + h.dir}, "/"
+	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin", "UPSTREAM_KEY=upstream-key", "TMPDIR=" + h.dir, "GORACE=" + os.Getenv("GORACE")}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: h.cred}
 	cmd.Stderr = os.Stderr
 	return cmd
