@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 )
 
@@ -176,7 +177,8 @@ func (t *tx) commit(run func() error) error {
 		}
 		err = fmt.Errorf("commit: %w", err)
 	}
-	if _, rollback := t.exec("ROLLBACK"); rollback != nil {
+	// SQLite has rolled back itself where the disk is full or broken.
+	if _, rollback := t.exec("ROLLBACK"); rollback != nil && !strings.Contains(rollback.Error(), "no transaction is active") {
 		return errors.Join(err, rollback)
 	}
 	return err
