@@ -132,7 +132,7 @@ func (c *check) compile(n *yaml.Node, s span, sc *scope, reader reader) (*Expr, 
 	if len(ck.errs) > 0 {
 		return nil, nil
 	}
-	program, err := expr.Compile(s.text, expr.AllowUndefinedVariables(), expr.DisableBuiltin("now"))
+	program, err := expr.Compile(s.text, expr.AllowUndefinedVariables(), expr.DisableBuiltin("now"), fenceFunction)
 	if err != nil && sc.misnamed(s.text) {
 		return nil, nil // an id that is a word of the language was reported
 	}

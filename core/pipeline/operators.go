@@ -133,8 +133,15 @@ func (c *checker) in(n *ast.BinaryNode) *Type {
 	return boolType
 }
 
-// call is f(x) of a function that isn't expr's own: there are none.
+// call is f(x) of a function that isn't expr's own: there is only fence.
 func (c *checker) call(n *ast.CallNode) *Type {
+	if callee, ok := n.Callee.(*ast.IdentifierNode); ok && callee.Value == fenceName {
+		if len(n.Arguments) != 1 {
+			return c.fail(n, "type", "", "fence() takes one text, this gives it %d values", len(n.Arguments))
+		}
+		c.want(n.Arguments[0], tString, "by fence()")
+		return stringType
+	}
 	for _, a := range n.Arguments {
 		c.infer(a)
 	}
@@ -148,7 +155,7 @@ func (c *checker) call(n *ast.CallNode) *Type {
 }
 
 func functionNames() []string {
-	var out []string
+	out := []string{fenceName}
 	for _, b := range builtin.Builtins {
 		if b.Name != "now" {
 			out = append(out, b.Name)

@@ -152,6 +152,9 @@ func reserved(id string) string {
 	if _, ok := operator.Unary[id]; ok {
 		return "an operator of expressions"
 	}
+	if id == fenceName {
+		return "a function of expressions"
+	}
 	for _, b := range builtin.Builtins {
 		if b.Name == id {
 			return "a function of expressions"

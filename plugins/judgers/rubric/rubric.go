@@ -48,7 +48,7 @@ type Criterion struct {
 type Output struct {
 	Verdict  string   `json:"verdict" enum:"approve,reject" desc:"whether the reward is at least approve_at"`
 	Findings []string `json:"findings" desc:"what is wrong with the work; a reject has at least one"`
-	Rubric   string   `json:"rubric_sha256" desc:"hash of the criteria and of what the model was told"`
+	Rubric   string   `json:"rubric_sha256,omitempty" desc:"hash of the criteria and of what the model was told; a person who stands in for it gives none"`
 }
 
 type rubric struct {
