@@ -210,7 +210,7 @@ func TestSeed10aCase5ErrorShapes(t *testing.T) {
 		{"unknown model", "POST", "/v1/messages", "application/json", strings.Replace(ask("hello", true), "policy", "claude-opus", 1), 404, "not_found_error"},
 		{"upstream's name", "POST", "/v1/messages", "application/json", strings.Replace(ask("hello", true), "policy", "upstream-name", 1), 404, "not_found_error"},
 		{"unknown route", "POST", "/v1/nothing", "application/json", "{}", 404, "not_found_error"},
-		{"wrong method", "GET", "/v1/messages", "", "", 404, "not_found_error"},
+		{"wrong method", "GET", "/v1/messages", "", "", 405, "invalid_request_error"},
 		{"batches", "POST", "/v1/messages/batches", "application/json", "{}", 404, "not_found_error"},
 		{"another dialect", "POST", "/v1/embeddings", "application/json", "{}", 404, "not_found_error"},
 		{"post of models", "POST", "/v1/models", "application/json", "{}", 400, "invalid_request_error"},

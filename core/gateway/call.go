@@ -60,7 +60,7 @@ func (g *Gateway) serveGeneration(in *inbound) {
 		return
 	}
 	if in.r.Method != http.MethodPost {
-		in.fail(wire.Errorf(wire.NotFound, "no route %s %s", in.r.Method, printable(in.path)))
+		in.wrongMethod()
 		return
 	}
 	seq, ok := s.begin()
@@ -98,7 +98,7 @@ func (g *Gateway) serveCount(in *inbound) {
 		return
 	}
 	if in.r.Method != http.MethodPost {
-		in.fail(wire.Errorf(wire.NotFound, "no route %s %s", in.r.Method, printable(in.path)))
+		in.wrongMethod()
 		return
 	}
 	s.touch()

@@ -83,7 +83,7 @@ func TestSeed10aCase6CountTokens(t *testing.T) {
 	assert.True(t, b.store.all()[1].Extends)
 	assert.Equal(t, 2, s.Stats().Calls)
 	isAnthropicError(t, send(t, s, "POST", "/v1/messages/count_tokens", "{"), 400, "invalid_request_error")
-	isAnthropicError(t, send(t, s, "GET", "/v1/messages/count_tokens", ""), 404, "not_found_error")
+	isAnthropicError(t, send(t, s, "GET", "/v1/messages/count_tokens", ""), 405, "invalid_request_error")
 	isAnthropicError(t, send(t, s, "POST", "/v1/messages/count_tokens", strings.Replace(turns[0], "policy", "other", 1)), 404, "not_found_error")
 	require.NoError(t, s.Close(t.Context()))
 	isAnthropicError(t, send(t, s, "POST", "/v1/messages/count_tokens", turns[0]), 401, "authentication_error")

@@ -247,3 +247,9 @@ func printable(path string) string {
 	}
 	return strconv.Quote(path)
 }
+
+// wrongMethod answers what is no POST where only that is served.
+func (in *inbound) wrongMethod() {
+	in.w.Header().Set("Allow", http.MethodPost)
+	in.fail(wire.Errorf(wire.WrongMethod, "%s is asked with POST, not %s", printable(in.path), in.r.Method))
+}

@@ -69,6 +69,7 @@ const (
 	Unauthorized    ErrorKind = "unauthorized"     // 401
 	Forbidden       ErrorKind = "forbidden"        // 403
 	NotFound        ErrorKind = "not_found"        // 404
+	WrongMethod     ErrorKind = "wrong_method"     // 405
 	TooLarge        ErrorKind = "too_large"        // 413
 	RateLimited     ErrorKind = "rate_limited"     // 429
 	Internal        ErrorKind = "internal"         // 500

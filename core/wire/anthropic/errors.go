@@ -23,6 +23,7 @@ var kinds = map[wire.ErrorKind]struct {
 	wire.Unauthorized:    {401, "authentication_error"},
 	wire.Forbidden:       {403, "permission_error"},
 	wire.NotFound:        {404, "not_found_error"},
+	wire.WrongMethod:     {405, "invalid_request_error"},
 	wire.TooLarge:        {413, "request_too_large"},
 	wire.RateLimited:     {429, "rate_limit_error"},
 	wire.Internal:        {500, "api_error"},

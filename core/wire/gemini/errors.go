@@ -20,6 +20,7 @@ var kinds = map[wire.ErrorKind]kind{
 	wire.Unauthorized:    {401, "UNAUTHENTICATED"},
 	wire.Forbidden:       {403, "PERMISSION_DENIED"},
 	wire.NotFound:        {404, "NOT_FOUND"},
+	wire.WrongMethod:     {405, "INVALID_ARGUMENT"},
 	wire.TooLarge:        {413, "INVALID_ARGUMENT"},
 	wire.RateLimited:     {429, "RESOURCE_EXHAUSTED"},
 	wire.Internal:        {500, "INTERNAL"},

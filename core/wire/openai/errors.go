@@ -23,6 +23,7 @@ var kinds = map[wire.ErrorKind]kind{
 	wire.Unauthorized:    {401, "authentication_error", "invalid_api_key"},
 	wire.Forbidden:       {403, "permission_error", ""},
 	wire.NotFound:        {404, "invalid_request_error", "model_not_found"},
+	wire.WrongMethod:     {405, "invalid_request_error", ""},
 	wire.TooLarge:        {413, "invalid_request_error", "request_too_large"},
 	wire.RateLimited:     {429, "rate_limit_error", "rate_limit_exceeded"},
 	wire.Internal:        {500, "server_error", ""},
