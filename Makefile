@@ -89,8 +89,11 @@ test: build lint ## everything that CI runs
 	@go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -npm '$(wildcard $(NPM))' -fuzztime $(FUZZTIME)
 
 # All agent programs are tried, and the table in README.md says how it went.
-clients: build $(NPM_STAMP) $(CLIENTS_STAMP) ## run every agent program that there is a recipe for, in all of its protocols
-	@PATH=$(NPM)/.bin:$(CLIENTS)/.bin:$$PATH $(BIN) doctor --agents --markdown >$(CACHE)/clients.md; code=$$?; \
+# The official SDKs are first: they are quick, and stricter than the programs.
+clients: build $(NPM_STAMP) $(CLIENTS_STAMP) ## run the official SDKs, and every agent program that there is a recipe for, in all of its protocols
+	@echo "== drive the gateway with the SDKs of .ci/npm"
+	@PENSTOCK_NPM=$(NPM) go test -count=1 -run '^Test(Anthropic|OpenAI|Responses|Genai)SDK$$' -v .
+	@PATH=$(NPM)/.bin:$(CLIENTS)/.bin:$$PATH $(BIN) doctor --agents --rough --markdown >$(CACHE)/clients.md; code=$$?; \
 	cat $(CACHE)/clients.md && go run ./.ci/splice README.md clients $(CACHE)/clients.md && exit $$code
 
 soak: build ## the long forms of the tests: kills, load, fuzzing by minutes

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,9 @@ type tried struct {
 	Lineages map[string]int `json:"lineages"`
 	Streamed bool           `json:"streamed"`
 	Run      string         `json:"run"`
+
+	Broken      string `json:"broken"`
+	Interrupted string `json:"interrupted"`
 }
 
 // npmPath is the PATH in which the programs of .ci/npm come first, and the
@@ -38,6 +42,7 @@ func npmPath(t *testing.T) string {
 // TestAgentPrograms has each real program solve the doctor's task to the end:
 // it streams, asks for the tool once, answers with what the tool said, and
 // every token that the engine sampled is in exactly one row, with its logprob.
+// One of them is also put through a broken stream and an interrupted run.
 func TestAgentPrograms(t *testing.T) {
 	path := npmPath(t)
 	for name, lineages := range map[string]map[string]int{
@@ -49,7 +54,8 @@ func TestAgentPrograms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			cmd := exec.CommandContext(t.Context(), built, "doctor", "--agents", "--json", "--only", name, "--out", dir)
+			rough := name == "codex/responses" // the quickest
+			cmd := exec.CommandContext(t.Context(), built, "doctor", "--agents", "--json", "--only", name, "--out", dir, fmt.Sprintf("--rough=%t", rough))
 			cmd.Env = append(os.Environ(), "PATH="+path)
 			out, err := cmd.Output()
 			var report struct{ Programs []tried }
@@ -62,6 +68,10 @@ func TestAgentPrograms(t *testing.T) {
 			require.Equal(t, "works", p.Outcome, p.Error)
 			assert.Equal(t, lineages, p.Lineages)
 			assert.True(t, p.Streamed)
+			if rough {
+				assert.Equal(t, "asks again", p.Broken)
+				assert.Equal(t, "resumed", p.Interrupted)
+			}
 			eachTokenOnce(t, readLines[row](t, filepath.Join(p.Run, "rows.jsonl")), readLines[engineCall](t, filepath.Join(filepath.Dir(p.Run), "engine.jsonl")))
 		})
 	}

@@ -28,6 +28,7 @@ type Options struct {
 
 type flags struct {
 	agents   bool
+	rough    bool
 	only     []string
 	json     bool
 	markdown bool
@@ -51,6 +52,7 @@ func Command(o Options) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&f.agents, "agents", false, "run every installed agent program")
+	c.Flags().BoolVar(&f.rough, "rough", false, "with --agents: also break a stream, and interrupt and resume a run, with each")
 	c.Flags().StringSliceVar(&f.only, "only", nil, "of the programs, only these; NAME, or NAME/PROTOCOL")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().BoolVar(&f.markdown, "markdown", false, "print the programs as a Markdown table")

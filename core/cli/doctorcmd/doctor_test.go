@@ -3,7 +3,6 @@ package doctorcmd
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -46,7 +45,7 @@ func TestOnly(t *testing.T) {
 func TestOutputs(t *testing.T) {
 	all := []*program{
 		{Program: invokers[0].Programs[0], Outcome: absent},
-		{Program: invokers[0].Programs[1], Installed: "pi 2.0.", Outcome: works, Streamed: true, Calls: 3, Lineages: map[string]int{"side": 1, "main": 1}, Seconds: 1.25},
+		{Program: invokers[0].Programs[1], Installed: "pi 2.0.", Outcome: works, Streamed: true, Calls: 3, Rows: 2, Broken: again, Interrupted: resumed, Lineages: map[string]int{"side": 1, "main": 1}, Seconds: 1.25},
 		{Program: invokers[0].Programs[2], Installed: "pi 2.0.", Outcome: fails, Error: "its answer is not the tool's"},
 	}
 	var out bytes.Buffer
@@ -60,10 +59,10 @@ func TestOutputs(t *testing.T) {
 	out.Reset()
 	require.NoError(t, d.table(all))
 	assert.Equal(t, ""+
-		"| program | version | protocol | result | calls captured | lineages | to know |\n|---|---|---|---|---|---|---|\n"+
-		"| `codex` |  | responses | absent | 0 |  |  |\n"+
-		"| `pi` | 2.0 | gemini | works | 3 | 1 main, 1 side | a \\| b; c |\n"+
-		"| `pi` | 2.0 | responses | fails | 0 |  |  |\n", out.String())
+		"| program | version | protocol | text, tool | streamed | calls | lineages | rows hold | broken stream | interrupted | to know |\n|---|---|---|---|---|---|---|---|---|---|---|\n"+
+		"| `codex` |  | responses | absent |  | 0 |  |  |  |  |  |\n"+
+		"| `pi` | 2.0 | gemini | works | yes | 3 | 1 main, 1 side | yes, 2 | asks again | resumed | a \\| b; c |\n"+
+		"| `pi` | 2.0 | responses | fails |  | 0 |  |  |  |  |  |\n", out.String())
 	assert.Equal(t, []string{"pi/responses"}, failed(all))
 
 	all[0].Outcome, all[0].Installed = "", "3"
@@ -99,22 +98,16 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "rollouts.jsonl"), []byte(c.line+"\n"), 0o600))
-			require.NoError(t, os.Mkdir(filepath.Join(dir, "trace"), 0o700))
-			store, err := trace.Open(filepath.Join(dir, "trace", "penstock.db"), trace.StoreOptions{})
-			require.NoError(t, err)
-			require.NoError(t, store.PutSession(t.Context(), &trace.Session{ID: "s-1"}))
-			for _, x := range c.calls {
-				x.ID = fmt.Sprintf("s-1.%d", x.Seq)
-				require.NoError(t, store.PutCall(t.Context(), x))
-			}
-			require.NoError(t, store.Close())
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "rows.jsonl"), []byte(goodRows), 0o600))
+			record(t, dir, c.calls)
 			p := &program{Run: dir}
-			err = (&doctor{}).judge(t.Context(), p)
+			err := (&doctor{}).judge(t.Context(), p)
 			if c.want == "" {
 				require.NoError(t, err)
 				assert.Equal(t, map[string]int{"main": 1, "side": 1}, p.Lineages)
 				assert.True(t, p.Streamed)
 				assert.Equal(t, 3, p.Calls)
+				assert.Equal(t, 2, p.Rows)
 				return
 			}
 			assert.EqualError(t, err, c.want)

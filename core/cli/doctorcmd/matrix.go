@@ -1,7 +1,6 @@
 package doctorcmd
 
 import (
-	"bufio"
 	"context"
 	"embed"
 	"encoding/json"
@@ -41,8 +40,12 @@ type program struct {
 	Calls    int            `json:"calls,omitempty"`
 	Lineages map[string]int `json:"lineages,omitempty"`
 	Streamed bool           `json:"streamed,omitempty"`
+	Rows     int            `json:"rows,omitempty"`
 	Seconds  float64        `json:"seconds,omitempty"`
 	Run      string         `json:"run,omitempty"`
+	// What the rough runs showed, where they were asked for.
+	Broken      string `json:"broken,omitempty"`
+	Interrupted string `json:"interrupted,omitempty"`
 }
 
 // ID is the program's name and protocol.
@@ -98,7 +101,12 @@ func (d *doctor) matrix(ctx context.Context, all []*program) error {
 		}
 		fmt.Fprintf(d.stderr, "%s ...\n", p.ID())
 		p.Outcome = works
-		if err := d.solve(ctx, p, filepath.Join(root, p.Name+"."+p.Dialect)); err != nil {
+		dir := filepath.Join(root, p.Name+"."+p.Dialect)
+		err := d.solve(ctx, p, dir)
+		if err == nil && d.rough {
+			err = d.roughly(ctx, p, dir)
+		}
+		if err != nil {
 			p.Outcome, p.Error = fails, err.Error()
 		}
 		if d.out == "" {
@@ -110,28 +118,38 @@ func (d *doctor) matrix(ctx context.Context, all []*program) error {
 
 // solve has the program solve the task, in a run of its own.
 func (d *doctor) solve(ctx context.Context, p *program, dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	if err := write(p, dir); err != nil {
+	if err := write(p, dir, ""); err != nil {
 		return err
 	}
 	p.Run = filepath.Join(dir, "run")
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, d.self, "run", filepath.Join(dir, "pipeline.yaml"), "--out", p.Run, "--plain")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = time.Minute
-	out, err := cmd.CombinedOutput()
+	err := d.penstock(ctx, "run", filepath.Join(dir, "pipeline.yaml"), "--out", p.Run, "--plain")
 	p.Seconds = time.Since(began).Seconds()
-	var exit *exec.ExitError
-	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	if err != nil {
+		return err
 	}
 	return d.judge(ctx, p)
 }
 
-// write writes the task's files for a program.
-func write(p *program, dir string) error {
+// penstock runs this binary. That rollouts failed is no error.
+func (d *doctor) penstock(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, d.self, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// write writes the task's files for a program. The rule of the model that asks
+// for the tool, or the one that answers, gets trouble where some is given.
+func write(p *program, dir string, t trouble) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
 	with := map[string]any{}
 	if len(p.With) > 0 {
 		if err := json.Unmarshal(p.With, &with); err != nil {
@@ -149,7 +167,7 @@ func write(p *program, dir string) error {
 		if err != nil {
 			return err
 		}
-		filled := strings.NewReplacer("USES", p.Uses, "WITH", string(settings)).Replace(string(text))
+		filled := strings.NewReplacer("USES", p.Uses, "WITH", string(settings)).Replace(t.add(string(text)))
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(filled), 0o600); err != nil {
 			return err
 		}
@@ -160,11 +178,8 @@ func write(p *program, dir string) error {
 // judge says what is wrong with a run: another answer than the tool's, another
 // number of calls than the task takes, a call that was not understood.
 func (d *doctor) judge(ctx context.Context, p *program) error {
-	var r struct {
-		Reward     *float64 `json:"reward"`
-		ExitStatus string   `json:"exit_status"`
-	}
-	if err := lastLine(filepath.Join(p.Run, "rollouts.jsonl"), &r); err != nil {
+	r, err := rolloutOf(p.Run)
+	if err != nil {
 		return err
 	}
 	store, err := trace.Open(filepath.Join(p.Run, "trace", "penstock.db"), trace.StoreOptions{ReadOnly: true})
@@ -185,7 +200,8 @@ func (d *doctor) judge(ctx context.Context, p *program) error {
 	case p.Lineages[string(trace.Main)] != 1:
 		return fmt.Errorf("the conversation was not followed: lineages %v", p.Lineages)
 	}
-	return nil
+	p.Rows, err = rowsHold(ctx, store, p.Run)
+	return err
 }
 
 // mainCalls is how many calls the task takes: one that asks for the tool, and
@@ -233,23 +249,4 @@ func (d *doctor) calls(ctx context.Context, p *program, store *trace.Store) (odd
 		odd = fmt.Sprintf("; the conversation took %d calls, not %d", main, mainCalls)
 	}
 	return odd, nil
-}
-
-// lastLine decodes the last line of a file.
-func lastLine(path string, v any) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	var last []byte
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		last = append(last[:0], lines.Bytes()...)
-	}
-	if err := lines.Err(); err != nil {
-		return err
-	}
-	return json.Unmarshal(last, v)
 }

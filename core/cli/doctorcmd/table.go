@@ -51,11 +51,14 @@ var version = regexp.MustCompile(`\d+(\.\d+)+`)
 
 // table prints the programs that were run as Markdown.
 func (d *doctor) table(all []*program) error {
-	fmt.Fprintln(d.stdout, "| program | version | protocol | result | calls captured | lineages | to know |\n|---|---|---|---|---|---|---|")
+	fmt.Fprintln(d.stdout, "| program | version | protocol | text, tool | streamed | calls | lineages | rows hold | broken stream | interrupted | to know |\n|---|---|---|---|---|---|---|---|---|---|---|")
 	for i, p := range all {
-		result := p.Outcome
-		if !p.Streamed && p.Outcome == works {
-			result += ", not streamed"
+		streamed, rows := "", ""
+		if p.Outcome == works {
+			streamed, rows = "no", fmt.Sprintf("yes, %d", p.Rows)
+			if p.Streamed {
+				streamed = "yes"
+			}
 		}
 		if number := version.FindString(p.Installed); number != "" {
 			p.Installed = number
@@ -64,7 +67,8 @@ func (d *doctor) table(all []*program) error {
 		if i > 0 && all[i-1].Name == p.Name {
 			quirks = "" // said above
 		}
-		_, err := fmt.Fprintf(d.stdout, "| `%s` | %s | %s | %s | %d | %s | %s |\n", p.Name, p.Installed, p.Dialect, result, p.Calls, p.kinds(), quirks)
+		_, err := fmt.Fprintf(d.stdout, "| `%s` | %s | %s | %s | %s | %d | %s | %s | %s | %s | %s |\n", p.Name, p.Installed, p.Dialect,
+			p.Outcome, streamed, p.Calls, p.kinds(), rows, p.Broken, p.Interrupted, quirks)
 		if err != nil {
 			return err
 		}
