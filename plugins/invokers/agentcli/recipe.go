@@ -97,7 +97,8 @@ type Result struct {
 	// Reader is stream-json for the lines that Claude Code writes, or empty.
 	Reader string `yaml:"reader"`
 	// Text and Error are what may be found; the last match counts. Error
-	// makes the outcome an agent_error.
+	// makes the outcome an agent_error, unless a text follows it in a later
+	// line: the program had asked again.
 	Text   []Pick `yaml:"text"`
 	Error  []Pick `yaml:"error"`
 	Status []Pick `yaml:"status"`

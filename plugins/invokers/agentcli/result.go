@@ -55,11 +55,13 @@ type finding struct {
 	status   string
 }
 
+// find reads what the output says. An error that is followed by an answer was
+// none of the run's: the program had asked again, say.
 func (r *Recipe) find(stdout string) (f finding) {
 	each(r.Output, stdout, func(doc json.RawMessage) {
 		for _, p := range r.Result.Text {
 			if text, ok := p.take(doc); ok {
-				f.text, f.answered = text, true
+				f.text, f.answered, f.failed = text, true, false
 			}
 		}
 		for _, p := range r.Result.Error {
