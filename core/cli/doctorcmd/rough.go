@@ -46,7 +46,7 @@ func (d *doctor) roughly(ctx context.Context, p *program, dir string) error {
 	if err == nil && run.solved() {
 		p.Broken = again
 	} else if err == nil && run.ExitStatus != "ok" {
-		p.Broken = ends
+		p.Broken = ends + ": " + run.ExitStatus
 	} else if err == nil {
 		err = errors.New("it took a part of a reply for the whole")
 	}
