@@ -14,15 +14,22 @@ import (
 	"github.com/penstock-dev/penstock/sdk/sdktest"
 )
 
+// calculator is a folder of the demo.
+func calculator(folder string) string {
+	dir, err := filepath.Abs("../../examples/calculator/" + folder)
+	if err != nil {
+		panic(err) // there is no working directory
+	}
+	return dir
+}
+
 // example is a source that builds a folder of the demo either way.
 func example(t testing.TB, key, folder, transport string) *Registry {
-	dir, err := filepath.Abs("../../examples/calculator/" + folder)
-	require.NoError(t, err)
 	s := Source{Key: key}
 	if transport == Process {
-		s.ProcessGo = dir
+		s.ProcessGo = calculator(folder)
 	} else {
-		s.WasmGo = dir
+		s.WasmGo = calculator(folder)
 	}
 	r, _ := load(t, s)
 	return r

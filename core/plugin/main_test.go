@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-dev/penstock/core/plugin/testdata/precompile"
 	_ "github.com/penstock-dev/penstock/core/plugin/testdata/zoo"
 	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/doc"
@@ -55,6 +56,10 @@ func runTests(m *testing.M) int {
 		zooBuilt.process, failed[0] = r.build(context.Background(), zoo, goProcess)
 		zooBuilt.wasm, failed[1] = r.build(context.Background(), zoo, goWasm)
 		err = errors.Join(failed[:]...)
+	}
+	if err == nil {
+		err = precompile.Modules(context.Background(), dir, precompile.Module{Key: "judger/tame", Wasm: zooBuilt.wasm},
+			precompile.Module{Key: "judger/exact42", WasmGo: calculator("exact42")}, precompile.Module{Key: "hook/mask", WasmGo: calculator("mask")})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

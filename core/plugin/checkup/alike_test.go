@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-dev/penstock/core/plugin"
+	"github.com/penstock-dev/penstock/core/plugin/testdata/precompile"
 	_ "github.com/penstock-dev/penstock/hooks/all"
 	_ "github.com/penstock-dev/penstock/plugins/converters/all"
 	_ "github.com/penstock-dev/penstock/plugins/formats"
@@ -29,9 +30,10 @@ var programs = map[string]string{
 	component.Format: "plugins/formats/serve", component.Converter: "plugins/converters",
 }
 
-// inModules are the formats that are tried as modules in any case: an instance
-// of the module with all of them reads every format's file first, which takes
-// seconds.
+// inModules are the formats that are tried as modules in any case; all are in
+// the long form of the tests, as under the race detector each takes seconds.
+// Without it every format parses its cases as a module too, in the tests of the
+// program itself.
 var inModules = []string{"hermes", "qwen3_coder"}
 
 // configs are what some built-ins need to do anything.
@@ -80,7 +82,9 @@ func TestEveryBuiltInIsAlikeOnEveryTransport(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, own.Close(context.Background())) })
 			sources := map[string]plugin.Source{plugin.Process: {ProcessGo: filepath.Join(root, programs[kind])}}
 			if kind != component.Converter {
-				sources[plugin.Wasm] = plugin.Source{WasmGo: filepath.Join(root, programs[kind])}
+				dir := filepath.Join(root, programs[kind])
+				sources[plugin.Wasm] = plugin.Source{WasmGo: dir}
+				require.NoError(t, precompile.Modules(t.Context(), cache, precompile.Module{Key: kind + "/" + own.Names(kind)[0], WasmGo: dir}))
 			}
 			for transport, s := range sources {
 				far := plugin.New(plugin.Options{CacheDir: cache})

@@ -1,0 +1,5 @@
+//go:build race
+
+package precompile
+
+func init() { needed = true }
