@@ -20,8 +20,8 @@ import (
 )
 
 // initTimeout bounds the making of an instance, which the limit of a call
-// does not count.
-const initTimeout = 10 * time.Second
+// does not count. A large module on a busy machine takes seconds.
+const initTimeout = 30 * time.Second
 
 // guest is one instance of a module. It takes one call at a time.
 type guest struct {

@@ -56,7 +56,8 @@ func TestHostileModulesHoldUpNobodyElse(t *testing.T) {
 	j := open(t, tame, "tame")
 	alone := judgeMany(t, j)
 
-	_, wild := wildModule(t, Limits{Timeout: 200 * time.Millisecond, Out: 1 << 20, Memory: 32 << 20})
+	_, wild := wildModule(t, Limits{Out: 1 << 20, Memory: 32 << 20})
+	wild.(remoteJudger).instance.(*pool).wasm.limits.Timeout = 200 * time.Millisecond // once it is open
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for _, act := range []string{"loop", "hog", "flood", "panic"} {

@@ -59,7 +59,7 @@ func TestPythonAsAProcess(t *testing.T) {
 	var e *component.Error
 	require.ErrorAs(t, err, &e)
 	assert.True(t, e.Retryable)
-	assert.Eventually(t, func() bool { return strings.Contains(logged.String(), `msg="judging é" plugin=judger/tame`) }, 15*time.Second, 5*time.Millisecond)
+	assert.Eventually(t, func() bool { return strings.Contains(logged.String(), `msg="judging é" plugin=judger/tame`) }, time.Minute, 5*time.Millisecond)
 }
 
 // TestPythonAsAProcessDiesAndComesBack: killed in a call, and with the host's

@@ -28,8 +28,11 @@ import (
 	"github.com/penstock-dev/penstock/sdk/proto"
 )
 
+// startTimeout bounds a start up to the handshake. An interpreter that loads
+// much, on a busy machine, takes seconds. Only a test changes it.
+var startTimeout = 30 * time.Second
+
 const (
-	startTimeout = 10 * time.Second
 	openTimeout  = 30 * time.Second
 	closeTimeout = 50 * time.Millisecond
 	maxSocketDir = 45 // bytes; with what go-plugin adds, a socket's path may have 107
