@@ -224,6 +224,11 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 	if err != nil {
 		return nil, fmt.Errorf("start agent: %w%s", err, toInstall(err, v.plan.Install))
 	}
+	// At the deadline the gateway breaks calls off, too, and a program may end
+	// on that before it is ended.
+	if failed := exit.Code != 0 || exit.Signal != ""; failed && !exit.Lost && !exit.Cancelled && !time.Now().Before(deadline) {
+		exit.TimedOut = true
+	}
 	return exit, nil
 }
 
