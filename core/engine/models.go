@@ -118,6 +118,11 @@ func CheckModels(ctx context.Context, p *pipeline.Pipeline) error {
 }
 
 func checkModel(ctx context.Context, m *pipeline.Model, dir string) error {
+	if m.FormatFile {
+		if err := format.CheckFile(m.Format); err != nil {
+			return fmt.Errorf("format: %w", err)
+		}
+	}
 	if err := checkTemplate(ctx, m, dir); err != nil {
 		return fmt.Errorf("format: %w", err)
 	}

@@ -156,6 +156,19 @@ func Resolve(ctx context.Context, spec, baseDir string, registry Registry) (f fo
 	return f, name, "", nil
 }
 
+// CheckFile finds what is wrong with a format file of the user's own. It has a
+// name of its own, as records and rows name the format and nothing else.
+func CheckFile(path string) error {
+	_, name, _, err := fromFile(path, "")
+	if err != nil {
+		return err
+	}
+	if shipped(name) != nil {
+		return fmt.Errorf("%s: a format named %s comes with penstock: give yours another name; with `extends: %[2]s` it begins as that one", path, name)
+	}
+	return nil
+}
+
 func fromFile(spec, baseDir string) (format.Format, string, string, error) {
 	path := spec
 	if !filepath.IsAbs(path) {
