@@ -86,5 +86,9 @@ func TestACachedModuleStartsFast(t *testing.T) {
 		require.NoError(t, r.Close(t.Context()))
 	}
 	t.Logf("cached start: %v", best)
-	assert.Less(t, best, promised(100*time.Millisecond))
+	limit := 100 * time.Millisecond
+	if underRace() {
+		limit *= 40 // a module's code runs as fast, but all around it is slow
+	}
+	assert.Less(t, best, promised(limit))
 }

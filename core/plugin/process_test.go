@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,6 +61,12 @@ func promised(d time.Duration) time.Duration {
 		return d
 	}
 	return 15 * d
+}
+
+// underRace says that the race detector is built in.
+func underRace() bool {
+	info, _ := debug.ReadBuildInfo()
+	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 func gone(t testing.TB, within time.Duration, pids ...int) {
