@@ -22,6 +22,7 @@ func TestEveryExampleRuns(t *testing.T) {
 		"judger-python":  {"sum": 1, "crates": 0},
 		"hook-wasm":      {"list": 1, "clean": 1},
 		"format-wasm":    {"add": 1, "many": 1},
+		"swe":            {"repair": 1, "cheat": 0},
 	}
 	codes := map[string]int{"team": 3} // it waits for people
 	folders, err := filepath.Glob("examples/*/pipeline.yaml")

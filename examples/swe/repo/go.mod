@@ -1,0 +1,3 @@
+module example.com/median
+
+go 1.23
