@@ -152,3 +152,29 @@ func TestInterruptWhileLoading(t *testing.T) {
 	assert.Contains(t, said.String(), "interrupted")
 	assert.Eventually(t, func() bool { return len(processesWith(cache)) == 0 }, promised(time.Second), 10*time.Millisecond, "the build has ended")
 }
+
+// TestInterruptAtAnyMoment: whatever an agent, a server of its tools or a judge
+// made of the Ctrl-C is no end of its rollout, and resume completes them all.
+func TestInterruptAtAnyMoment(t *testing.T) {
+	runs := 3
+	if soak() {
+		runs = 12
+	}
+	for n := range runs {
+		out := filepath.Join(t.TempDir(), "out")
+		cmd := exec.Command(built, "run", filepath.Join("examples", "calculator", "pipeline.yaml"), "--samples", "5", "--set", "stages.solve.retry.attempts=1", "--out", out)
+		var said strings.Builder
+		cmd.Stdout, cmd.Stderr = &said, &said
+		require.NoError(t, cmd.Start())
+		require.Eventually(t, func() bool {
+			events, _ := os.ReadFile(filepath.Join(out, "events.jsonl"))
+			return strings.Count(string(events), `"stage.started"`) > n%12*3
+		}, time.Minute, time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+		_ = cmd.Wait()
+		text, code := penstock(t, root, "resume", out)
+		assert.Equal(t, 0, code, "%s\n%s", said.String(), text)
+		assert.Contains(t, text, "20 of 20 completed")
+		assert.Contains(t, text, "mean 1 over 20 rollouts")
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/penstock-dev/penstock/core/agent"
@@ -13,6 +14,7 @@ import (
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/invoker"
 	"github.com/penstock-dev/penstock/sdk/judger"
 )
 
@@ -242,7 +244,7 @@ func (r *rollout) try(ctx context.Context, s *pipeline.Stage, res *trace.StageRe
 		if err != nil {
 			return err
 		}
-		if ctx.Err() != nil && why == "cancelled" {
+		if ctx.Err() != nil && cutShort(why) {
 			return errInterrupted
 		}
 		if err := r.promise(s, res); err != nil && repairs > 0 {
@@ -264,6 +266,12 @@ func (r *rollout) try(ctx context.Context, s *pipeline.Stage, res *trace.StageRe
 			ExitStatus: why, Error: res.Error, Message: fmt.Sprintf("try %d of %d ended with %s, which retry.on names", n, s.Retry.Attempts, why),
 		})
 	}
+}
+
+// cutShort says that a try may have ended so because the run was interrupted:
+// an agent, a judge or a server that is told to end fails in ways of its own.
+func cutShort(why string) bool {
+	return !slices.Contains([]string{"", invoker.OK, invoker.Budget, "timeout", invoker.MaxTurns}, why)
 }
 
 // promise fails a try whose output is not what its stage promises, and says
