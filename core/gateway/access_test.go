@@ -213,7 +213,7 @@ func TestSeed10aCase5ErrorShapes(t *testing.T) {
 		{"wrong method", "GET", "/v1/messages", "", "", 405, "invalid_request_error"},
 		{"batches", "POST", "/v1/messages/batches", "application/json", "{}", 404, "not_found_error"},
 		{"another dialect", "POST", "/v1/embeddings", "application/json", "{}", 404, "not_found_error"},
-		{"post of models", "POST", "/v1/models", "application/json", "{}", 400, "invalid_request_error"},
+		{"post of models", "POST", "/v1/models", "application/json", "{}", 405, "invalid_request_error"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := http.NewRequestWithContext(t.Context(), c.method, s.BaseURL()+c.path, strings.NewReader(c.body))

@@ -60,7 +60,7 @@ func (g *Gateway) serveGeneration(in *inbound) {
 		return
 	}
 	if in.r.Method != http.MethodPost {
-		in.wrongMethod()
+		in.wrongMethod(http.MethodPost)
 		return
 	}
 	seq, ok := s.begin()
@@ -98,7 +98,7 @@ func (g *Gateway) serveCount(in *inbound) {
 		return
 	}
 	if in.r.Method != http.MethodPost {
-		in.wrongMethod()
+		in.wrongMethod(http.MethodPost)
 		return
 	}
 	s.touch()
@@ -123,7 +123,7 @@ func (c *call) measure() *failure {
 	n, err := c.count()
 	switch {
 	case errors.Is(err, upstream.ErrNoCount):
-		return fail(trace.CallInvalid, wire.NotFound, "the model's tokenizer isn't known, so tokens can't be counted")
+		return fail(trace.CallInvalid, wire.NoRoute, "the model's tokenizer isn't known, so tokens can't be counted")
 	case err != nil:
 		return c.upstreamFailure(err)
 	}
@@ -151,7 +151,7 @@ func (s *Session) record(in *inbound, seq int) *trace.Call {
 		Format: m.FormatName, Template: m.FormatHash, Capture: m.Capture,
 		Received: time.Now(),
 	}
-	if q := queryToKeep(in.r.URL.Query()); q != "" {
+	if q := queryToKeep(in.r.URL.Query(), in.tokens); q != "" {
 		rec.Path += "?" + q
 	}
 	if m.Tokenizer != nil && m.Capture == CaptureExact {

@@ -76,7 +76,7 @@ func (g *Gateway) serveControl(in *inbound) {
 	case "POST clear":
 		e = g.controlClose(in, id, true)
 	default:
-		e = wire.Errorf(wire.NotFound, "no route %s %s", in.r.Method, printable(in.path))
+		e = wire.Errorf(wire.NoRoute, "no route %s %s", in.r.Method, printable(in.path))
 	}
 	if e != nil {
 		in.fail(e)
@@ -85,7 +85,7 @@ func (g *Gateway) serveControl(in *inbound) {
 
 func (g *Gateway) serveMetrics(in *inbound) {
 	if g.o.Metrics == nil || in.r.Method != http.MethodGet {
-		in.fail(wire.Errorf(wire.NotFound, "no route %s /metrics; it is on with the setting telemetry.prometheus", in.r.Method))
+		in.fail(wire.Errorf(wire.NoRoute, "no route %s /metrics; it is on with the setting telemetry.prometheus", in.r.Method))
 		return
 	}
 	g.o.Metrics.ServeHTTP(in.w, in.r)
@@ -117,7 +117,7 @@ func (g *Gateway) controlGet(in *inbound, id string) *wire.Error {
 			return e
 		}
 		if s == nil {
-			return wire.Errorf(wire.NotFound, "session %s is closed", printable(id))
+			return wire.Errorf(wire.NoRoute, "session %s is closed", printable(id))
 		}
 		return in.json(s.view())
 	}
@@ -148,7 +148,7 @@ func (g *Gateway) session(id string) (*Session, *wire.Error) {
 	if _, known := g.opened[id]; known {
 		return nil, nil
 	}
-	return nil, wire.Errorf(wire.NotFound, "no session %s", printable(id))
+	return nil, wire.Errorf(wire.NoRoute, "no session %s", printable(id))
 }
 
 // openRequest is the body of POST /sessions.
@@ -162,7 +162,7 @@ type openRequest struct {
 // controlOpen opens a session for somebody who starts an agent by hand.
 func (g *Gateway) controlOpen(in *inbound, id string) *wire.Error {
 	if id != "" {
-		return wire.Errorf(wire.NotFound, "no route %s %s", in.r.Method, printable(in.path))
+		return wire.Errorf(wire.NoRoute, "no route %s %s", in.r.Method, printable(in.path))
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(in.w, in.sent, 1<<20))
 	if err != nil {
@@ -285,7 +285,7 @@ type callView struct {
 func (g *Gateway) read(ctx context.Context, id string) ([]callView, *wire.Error) {
 	reader, ok := g.calls.(CallReader)
 	if !ok {
-		return nil, wire.Errorf(wire.NotFound, "this gateway's store can't be read")
+		return nil, wire.Errorf(wire.NoRoute, "this gateway's store can't be read")
 	}
 	calls, err := reader.Calls(ctx, id)
 	if err != nil {

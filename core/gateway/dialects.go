@@ -23,6 +23,16 @@ type Dialect struct {
 	// further down the table don't. It tells whose shape to use on routes
 	// that are shared.
 	Header string
+	// Owns reports paths that only this dialect has, whether they are served or
+	// not, so that its clients get errors in the shape that they read. nil is
+	// what lies below Paths.
+	Owns func(path string) bool
+	// KeyParam is the name in the query under which its clients may send their
+	// key.
+	KeyParam string
+	// Unframed is the same dialect for streams that weren't asked for as
+	// server-sent events, nil where all are.
+	Unframed wire.Dialect
 	// ReplyID begins the ids of its replies.
 	ReplyID string
 	// StartEarly says that its clients take nothing but events of a begun
@@ -43,7 +53,7 @@ func DefaultDialects() []Dialect {
 		{Dialect: anthropic.New(), Paths: []string{"/v1/messages"}, Header: "Anthropic-Version", ReplyID: "msg_"},
 		{Dialect: bedrock.New(), Match: matchBedrock, ReplyID: "msg_bdrk_", StartEarly: true},
 		{Dialect: bedrock.NewVertex(), Match: matchVertex, ReplyID: "msg_vrtx_"},
-		{Dialect: gemini.New(), Match: matchGemini, Header: "X-Goog-Api-Key"},
+		{Dialect: gemini.New(), Match: matchGemini, Owns: ownsGemini, Header: "X-Goog-Api-Key", KeyParam: "key", Unframed: gemini.NewArray()},
 		{Dialect: openaichat.New(), Paths: []string{"/v1/chat/completions"}, Header: "Authorization", ReplyID: "chatcmpl-"},
 		{Dialect: responses.New(), Paths: []string{"/v1/responses"}, ReplyID: "resp_", StartEarly: true},
 	}
@@ -83,6 +93,29 @@ func matchGemini(path string) (Target, bool) {
 	return t, true
 }
 
+// ownsGemini reports the versions of an API that only Google has, and methods
+// of models.
+func ownsGemini(path string) bool {
+	return strings.HasPrefix(path, "/v1beta/") || strings.HasPrefix(path, "/v1alpha/") || isGeminiMethod(path)
+}
+
+// isGeminiMethod reports /VERSION/models/MODEL:METHOD for methods that Google
+// has, served or not. Names of others have colons too, such as qwen3:8b.
+func isGeminiMethod(path string) bool {
+	_, rest, ok := strings.Cut(path, "/models/")
+	if !ok {
+		return false
+	}
+	method := rest[strings.LastIndexByte(rest, ':')+1:]
+	switch {
+	case len(method) == len(rest):
+		return false
+	case method == "predict", method == "predictLongRunning", method == "countTokens":
+		return true
+	}
+	return strings.HasSuffix(method, "Content") || strings.HasSuffix(method, "Contents")
+}
+
 // countPath ends the fixed paths on which a dialect counts tokens.
 const countPath = "/count_tokens"
 
@@ -110,15 +143,21 @@ func (g *Gateway) route(path string) (Target, *Dialect) {
 // guess picks the dialect in which to answer on any other path.
 func (g *Gateway) guess(in *inbound) *Dialect {
 	for i := range g.o.Dialects {
-		for _, p := range g.o.Dialects[i].Paths {
+		d := &g.o.Dialects[i]
+		if d.Owns != nil && d.Owns(in.path) {
+			return d
+		}
+		for _, p := range d.Paths {
 			if strings.HasPrefix(in.path, p+"/") {
-				return &g.o.Dialects[i]
+				return d
 			}
 		}
 	}
+	query := in.r.URL.Query()
 	for i := range g.o.Dialects {
-		if h := g.o.Dialects[i].Header; h != "" && in.r.Header.Get(h) != "" {
-			return &g.o.Dialects[i]
+		d := &g.o.Dialects[i]
+		if d.Header != "" && in.r.Header.Get(d.Header) != "" || d.KeyParam != "" && query.Get(d.KeyParam) != "" {
+			return d
 		}
 	}
 	return &g.o.Dialects[0]

@@ -135,7 +135,7 @@ func headersToKeep(h http.Header, tokens []string) map[string]string {
 		switch {
 		case lower == "accept", lower == "accept-encoding", lower == "accept-language", lower == "connection", lower == "content-length", strings.HasPrefix(lower, "sec-fetch-"):
 		case secretName(lower):
-		case slices.ContainsFunc(tokens, func(t string) bool { return t != "" && strings.Contains(value, t) }):
+		case holdsToken(value, tokens):
 		default:
 			out[lower] = value
 		}
@@ -143,10 +143,14 @@ func headersToKeep(h http.Header, tokens []string) map[string]string {
 	return out
 }
 
+func holdsToken(value string, tokens []string) bool {
+	return slices.ContainsFunc(tokens, func(t string) bool { return t != "" && strings.Contains(value, t) })
+}
+
 // queryToKeep is the query without what may be a credential.
-func queryToKeep(q url.Values) string {
-	for name := range q {
-		if secretName(strings.ToLower(name)) {
+func queryToKeep(q url.Values, tokens []string) string {
+	for name, values := range q {
+		if secretName(strings.ToLower(name)) || holdsToken(strings.Join(values, ", "), tokens) {
 			q.Del(name)
 		}
 	}

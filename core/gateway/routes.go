@@ -48,8 +48,6 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.serveControl(in)
 	case isProbe(r.Method, in.path):
 		in.status(http.StatusOK, "")
-	case in.path == "/v1/models" || in.path == "/v1beta/models":
-		g.serveModels(in)
 	case in.own && r.Header.Get("Upgrade") != "":
 		in.refuseUpgrade()
 	case in.own && in.target.Count:
@@ -57,7 +55,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case in.own:
 		g.serveGeneration(in)
 	default:
-		in.fail(wire.Errorf(wire.NotFound, "no route %s %s", r.Method, printable(in.path)))
+		g.serveOther(in)
 	}
 	in.linger()
 }
@@ -69,6 +67,14 @@ func (g *Gateway) inbound(w http.ResponseWriter, r *http.Request) *inbound {
 	in.target, in.dialect = g.route(in.path)
 	if in.own = in.dialect != nil; !in.own {
 		in.dialect = g.guess(in)
+	}
+	query := r.URL.Query()
+	if name := in.dialect.KeyParam; name != "" && query.Get(name) != "" && !isControl(r) {
+		in.tokens = append(in.tokens, query.Get(name))
+	}
+	if d := in.dialect; d.Unframed != nil && in.target.Stream && query.Get("alt") != "sse" {
+		unframed := *d
+		unframed.Dialect, in.dialect = d.Unframed, &unframed
 	}
 	h := w.Header()
 	h.Set("Request-Id", in.id)
@@ -179,17 +185,52 @@ func (g *Gateway) readyz(in *inbound) {
 	in.status(http.StatusOK, `{"ready":true}`)
 }
 
-func (g *Gateway) serveModels(in *inbound) {
+// serveModels lists the session's models, or shows the one of a name.
+func (g *Gateway) serveModels(in *inbound, name string) {
 	s, refused := g.authorize(in)
-	switch {
-	case refused != nil:
+	if refused != nil {
 		in.fail(refused)
-	case in.r.Method != http.MethodGet && in.r.Method != http.MethodHead:
-		in.fail(wire.Errorf(wire.Invalid, "%s is for GET", in.path))
-	default:
-		s.touch()
-		in.body(http.StatusOK, in.dialect.Models(s.spec.Model.names()))
+		return
 	}
+	if in.r.Method != http.MethodGet && in.r.Method != http.MethodHead {
+		in.wrongMethod(http.MethodGet, http.MethodHead)
+		return
+	}
+	s.touch()
+	m := s.spec.Model
+	if name == "" {
+		in.body(http.StatusOK, in.dialect.Models(m.names()))
+	} else if ok, _ := m.accept(name); ok {
+		in.body(http.StatusOK, in.dialect.Model(name))
+	} else {
+		in.fail(wire.Errorf(wire.NotFound, "model: %s (this session serves %s)", name, m.served()))
+	}
+}
+
+// serveOther answers what is no generation, count, probe or control: the list
+// of models, one model, or that there is no such thing.
+func (g *Gateway) serveOther(in *inbound) {
+	if name, ok := modelPath(in.path); ok {
+		g.serveModels(in, name)
+		return
+	}
+	if strings.HasPrefix(in.path, "/v1/responses/") {
+		in.fail(wire.Errorf(wire.NoRoute, "no route %s %s: responses aren't stored here", in.r.Method, printable(in.path)))
+		return
+	}
+	in.fail(wire.Errorf(wire.NoRoute, "no route %s %s", in.r.Method, printable(in.path)))
+}
+
+// modelPath reads /v1/models and /v1/models/NAME, and the same of Google's
+// versions. A name may have slashes and colons of its own.
+func modelPath(path string) (name string, ok bool) {
+	for _, prefix := range []string{"/v1", "/v1beta", "/v1alpha"} {
+		rest, found := strings.CutPrefix(path, prefix+"/models")
+		if found && (rest == "" || rest[0] == '/') && !isGeminiMethod(path) {
+			return strings.TrimPrefix(rest, "/"), true
+		}
+	}
+	return "", false
 }
 
 // fail answers an error in the dialect's shape and returns its status.
@@ -248,8 +289,8 @@ func printable(path string) string {
 	return strconv.Quote(path)
 }
 
-// wrongMethod answers what is no POST where only that is served.
-func (in *inbound) wrongMethod() {
-	in.w.Header().Set("Allow", http.MethodPost)
-	in.fail(wire.Errorf(wire.WrongMethod, "%s is asked with POST, not %s", printable(in.path), in.r.Method))
+// wrongMethod answers what has none of the methods that are served there.
+func (in *inbound) wrongMethod(allowed ...string) {
+	in.w.Header().Set("Allow", strings.Join(allowed, ", "))
+	in.fail(wire.Errorf(wire.WrongMethod, "%s is asked with %s, not %s", printable(in.path), allowed[0], in.r.Method))
 }

@@ -68,7 +68,8 @@ const (
 	ContextOverflow ErrorKind = "context_overflow" // 400, in words that clients compact on
 	Unauthorized    ErrorKind = "unauthorized"     // 401
 	Forbidden       ErrorKind = "forbidden"        // 403
-	NotFound        ErrorKind = "not_found"        // 404
+	NotFound        ErrorKind = "not_found"        // 404, of a model: clients then ask for another
+	NoRoute         ErrorKind = "no_route"         // 404, of anything else
 	WrongMethod     ErrorKind = "wrong_method"     // 405
 	TooLarge        ErrorKind = "too_large"        // 413
 	RateLimited     ErrorKind = "rate_limited"     // 429
@@ -99,6 +100,8 @@ type Dialect interface {
 	Error(e *Error) (status int, body []byte)
 	// Models is the body that lists models.
 	Models(ids []string) []byte
+	// Model is the body that describes one model.
+	Model(id string) []byte
 }
 
 // TokenCounter is a dialect that can also be asked how long a prompt is.

@@ -23,6 +23,7 @@ var kinds = map[wire.ErrorKind]struct {
 	wire.Unauthorized:    {401, "authentication_error"},
 	wire.Forbidden:       {403, "permission_error"},
 	wire.NotFound:        {404, "not_found_error"},
+	wire.NoRoute:         {404, "not_found_error"},
 	wire.WrongMethod:     {405, "invalid_request_error"},
 	wire.TooLarge:        {413, "request_too_large"},
 	wire.RateLimited:     {429, "rate_limit_error"},
@@ -81,11 +82,7 @@ func (dialect) Models(ids []string) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, `{"type":"model","id":`...)
-		b = sse.AppendString(b, id)
-		b = append(b, `,"display_name":`...)
-		b = sse.AppendString(b, id)
-		b = append(b, `,"created_at":"1970-01-01T00:00:00Z"}`...)
+		b = appendModel(b, id)
 	}
 	b = append(b, `],"has_more":false,"first_id":`...)
 	if len(ids) == 0 {
@@ -95,6 +92,17 @@ func (dialect) Models(ids []string) []byte {
 	b = append(b, `,"last_id":`...)
 	b = sse.AppendString(b, ids[len(ids)-1])
 	return append(b, '}')
+}
+
+// Model implements wire.Dialect.
+func (dialect) Model(id string) []byte { return appendModel(nil, id) }
+
+func appendModel(b []byte, id string) []byte {
+	b = append(b, `{"type":"model","id":`...)
+	b = sse.AppendString(b, id)
+	b = append(b, `,"display_name":`...)
+	b = sse.AppendString(b, id)
+	return append(b, `,"created_at":"1970-01-01T00:00:00Z"}`...)
 }
 
 // Count implements wire.TokenCounter.

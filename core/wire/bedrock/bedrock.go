@@ -54,6 +54,7 @@ var exceptions = map[wire.ErrorKind]struct {
 	wire.Unauthorized:    {403, "UnrecognizedClientException"},
 	wire.Forbidden:       {403, "AccessDeniedException"},
 	wire.NotFound:        {404, "ResourceNotFoundException"},
+	wire.NoRoute:         {404, "ResourceNotFoundException"},
 	wire.WrongMethod:     {405, "ValidationException"},
 	wire.TooLarge:        {413, "ValidationException"},
 	wire.RateLimited:     {429, "ThrottlingException"},

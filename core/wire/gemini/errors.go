@@ -20,6 +20,7 @@ var kinds = map[wire.ErrorKind]kind{
 	wire.Unauthorized:    {401, "UNAUTHENTICATED"},
 	wire.Forbidden:       {403, "PERMISSION_DENIED"},
 	wire.NotFound:        {404, "NOT_FOUND"},
+	wire.NoRoute:         {404, "NOT_FOUND"},
 	wire.WrongMethod:     {405, "INVALID_ARGUMENT"},
 	wire.TooLarge:        {413, "INVALID_ARGUMENT"},
 	wire.RateLimited:     {429, "RESOURCE_EXHAUSTED"},
@@ -68,13 +69,20 @@ func (dialect) Models(ids []string) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, `{"name":`...)
-		b = sse.AppendString(b, "models/"+id)
-		b = append(b, `,"displayName":`...)
-		b = sse.AppendString(b, id)
-		b = append(b, `,"supportedGenerationMethods":["generateContent","countTokens"]}`...)
+		b = appendModel(b, id)
 	}
 	return append(b, `]}`...)
+}
+
+// Model implements wire.Dialect.
+func (dialect) Model(id string) []byte { return appendModel(nil, id) }
+
+func appendModel(b []byte, id string) []byte {
+	b = append(b, `{"name":`...)
+	b = sse.AppendString(b, "models/"+id)
+	b = append(b, `,"displayName":`...)
+	b = sse.AppendString(b, id)
+	return append(b, `,"supportedGenerationMethods":["generateContent","countTokens"]}`...)
 }
 
 // Count implements wire.TokenCounter.

@@ -42,6 +42,20 @@ type dialect struct{}
 // New returns the dialect. It is a wire.TokenCounter too.
 func New() wire.Dialect { return dialect{} }
 
+// array is the dialect as it is spoken to clients that ask for a stream without
+// alt=sse.
+type array struct{ dialect }
+
+// NewArray returns the dialect with streams that are one JSON array of chunks.
+// It is a wire.StreamTyper and a wire.TokenCounter too.
+func NewArray() wire.Dialect { return array{} }
+
+// Stream implements wire.Dialect.
+func (array) Stream() wire.Stream { return &stream{array: true} }
+
+// StreamType implements wire.StreamTyper.
+func (array) StreamType() string { return "application/json; charset=utf-8" }
+
 // Name implements wire.Dialect.
 func (dialect) Name() string { return "gemini" }
 

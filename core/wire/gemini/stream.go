@@ -10,8 +10,11 @@ import (
 )
 
 // stream writes one reply as chunks, each a response of its own. A call is one
-// part and goes out when it is whole.
+// part and goes out when it is whole. The chunks are server-sent events or the
+// items of one array.
 type stream struct {
+	array     bool
+	some      bool // an item of the array was written
 	buf       []byte
 	identity  []byte
 	open      bool
@@ -79,11 +82,39 @@ func (s *stream) say(text, signature string) {
 
 // chunk appends a chunk with one part.
 func (s *stream) chunk(p chat.Part) {
-	b := append(s.buf, `data: {"candidates":[{"content":{"role":"model","parts":[`...)
+	b := append(s.item(), `{"candidates":[{"content":{"role":"model","parts":[`...)
 	b = appendPart(b, p)
 	b = append(b, `]},"index":0}]`...)
 	b = append(b, s.identity...)
-	s.buf = append(b, "}\n\n"...)
+	s.buf = s.end(append(b, '}'))
+}
+
+// item is the buffer with what stands ahead of a chunk.
+func (s *stream) item() []byte {
+	switch {
+	case !s.array:
+		return append(s.buf, "data: "...)
+	case s.some:
+		return append(s.buf, ",\n"...)
+	}
+	s.some = true
+	return append(s.buf, '[')
+}
+
+// end appends what stands behind a chunk.
+func (s *stream) end(b []byte) []byte {
+	if s.array {
+		return b
+	}
+	return append(b, "\n\n"...)
+}
+
+// last is end for the chunk that no other follows.
+func (s *stream) last(b []byte) []byte {
+	if s.array {
+		return append(b, "]\n"...)
+	}
+	return s.end(b)
 }
 
 func (s *stream) close() {
@@ -106,25 +137,31 @@ func (s *stream) Finish(w io.Writer, r *chat.Reply) error {
 	}
 	s.buf = s.buf[:0]
 	s.close()
-	b := append(s.buf, `data: {"candidates":[{"content":{"role":"model","parts":[{"text":""}]},"finishReason":"`...)
+	b := append(s.item(), `{"candidates":[{"content":{"role":"model","parts":[{"text":""}]},"finishReason":"`...)
 	b = append(b, finishReason(r.Finish)...)
 	b = append(b, `","index":0}],"usageMetadata":`...)
 	b = appendUsage(b, r.Usage)
 	b = append(b, s.identity...)
-	s.buf = append(b, "}\n\n"...)
+	s.buf = s.last(append(b, '}'))
 	return s.flush(w)
 }
 
 // KeepAlive implements wire.Stream: an empty chunk, because the official SDK
-// reads nothing but data.
+// reads nothing but data. Between the items of an array it is a blank, which
+// JSON allows.
 func (s *stream) KeepAlive(w io.Writer) error {
-	_, err := io.WriteString(w, "data: {}\n\n")
+	beat := "data: {}\n\n"
+	if s.array {
+		beat = "\n"
+	}
+	_, err := io.WriteString(w, beat)
 	return err
 }
 
 // Error implements wire.Stream.
 func (s *stream) Error(w io.Writer, e *wire.Error) error {
-	s.buf = append(appendError(append(s.buf[:0], "data: "...), e), "\n\n"...)
+	s.buf = s.buf[:0]
+	s.buf = s.last(appendError(s.item(), e))
 	return s.flush(w)
 }
 

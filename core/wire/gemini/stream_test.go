@@ -179,3 +179,30 @@ func TestErrorsAndModels(t *testing.T) {
 	}
 	assert.Equal(t, `{"models":[{"name":"models/a","displayName":"a","supportedGenerationMethods":["generateContent","countTokens"]}]}`, string(New().Models([]string{"a"})))
 }
+
+func TestArrayOfChunks(t *testing.T) {
+	r := &chat.Reply{ID: "r", Model: "m", Finish: chat.FinishStop}
+	write := func(steps ...func(w io.Writer, s wire.Stream) error) []map[string]any {
+		var b bytes.Buffer
+		s := NewArray().Stream()
+		require.NoError(t, s.Start(&b, r))
+		for _, step := range steps {
+			require.NoError(t, s.KeepAlive(&b))
+			require.NoError(t, step(&b, s))
+		}
+		var out []map[string]any
+		require.NoError(t, json.Unmarshal(b.Bytes(), &out), b.String())
+		return out
+	}
+	text := func(w io.Writer, s wire.Stream) error {
+		return s.Delta(w, chat.Delta{Type: chat.DeltaText, Text: "a"})
+	}
+	finish := func(w io.Writer, s wire.Stream) error { return s.Finish(w, r) }
+	refuse := func(w io.Writer, s wire.Stream) error { return s.Error(w, wire.Errorf(wire.Upstream, "no")) }
+	assert.Len(t, write(finish), 1)
+	assert.Len(t, write(text, text, finish), 3)
+	got := write(text, refuse)
+	require.Len(t, got, 2)
+	assert.Contains(t, got[1], "error")
+	assert.Len(t, write(refuse), 1)
+}

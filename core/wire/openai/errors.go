@@ -23,6 +23,7 @@ var kinds = map[wire.ErrorKind]kind{
 	wire.Unauthorized:    {401, "authentication_error", "invalid_api_key"},
 	wire.Forbidden:       {403, "permission_error", ""},
 	wire.NotFound:        {404, "invalid_request_error", "model_not_found"},
+	wire.NoRoute:         {404, "invalid_request_error", ""},
 	wire.WrongMethod:     {405, "invalid_request_error", ""},
 	wire.TooLarge:        {413, "invalid_request_error", "request_too_large"},
 	wire.RateLimited:     {429, "rate_limit_error", "rate_limit_exceeded"},
@@ -82,9 +83,16 @@ func Models(ids []string) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, `{"id":`...)
-		b = sse.AppendString(b, id)
-		b = append(b, `,"object":"model","created":0,"owned_by":"penstock"}`...)
+		b = appendModel(b, id)
 	}
 	return append(b, `]}`...)
+}
+
+// Model is the body that describes one model.
+func Model(id string) []byte { return appendModel(nil, id) }
+
+func appendModel(b []byte, id string) []byte {
+	b = append(b, `{"id":`...)
+	b = sse.AppendString(b, id)
+	return append(b, `,"object":"model","created":0,"owned_by":"penstock"}`...)
 }

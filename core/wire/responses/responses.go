@@ -72,3 +72,6 @@ func (dialect) Error(e *wire.Error) (status int, body []byte) { return openai.Er
 
 // Models implements wire.Dialect.
 func (dialect) Models(ids []string) []byte { return openai.Models(ids) }
+
+// Model implements wire.Dialect.
+func (dialect) Model(id string) []byte { return openai.Model(id) }
