@@ -179,6 +179,8 @@ func (a *App) execute(ctx context.Context, x execution) (err error) {
 	}
 	show.summary(totals)
 	switch s := totals.Status; {
+	case len(totals.Lost) > 0:
+		return &exitError{exitInfra, fmt.Errorf("rows are left out, as a hook failed; once it works, have them written with: penstock resume %s", a.relative(x.folder.Dir))}
 	case s[trace.Parked] > 0:
 		return &exitError{exitParked, nil}
 	case s[trace.Completed] != totals.Rollouts:

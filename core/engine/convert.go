@@ -17,12 +17,12 @@ import (
 )
 
 // counts are of rows, by converter stage.
-type counts struct{ written, denied map[string]int }
+type counts struct{ written, denied, lost map[string]int }
 
 // convert writes the files of every converter stage, and rollouts.jsonl. Each
 // is written anew as a whole, from the store.
 func (e *Engine) convert(ctx context.Context) (counts, error) {
-	n := counts{map[string]int{}, map[string]int{}}
+	n := counts{map[string]int{}, map[string]int{}, map[string]int{}}
 	for _, s := range e.Pipeline.Stages {
 		if s.Kind != "converter" {
 			continue
@@ -35,6 +35,9 @@ func (e *Engine) convert(ctx context.Context) (counts, error) {
 		n.written[s.ID] = w.Rows
 		if w.Denied > 0 {
 			n.denied[s.ID] = w.Denied
+		}
+		if c.hooks.lost > 0 {
+			n.lost[s.ID] = c.hooks.lost
 		}
 		c.hooks.complain()
 		note := ""

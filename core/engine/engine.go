@@ -270,7 +270,7 @@ func (e *Engine) Run(ctx context.Context) (*run.Totals, error) {
 	if err != nil {
 		return nil, err
 	}
-	totals.Rows, totals.Denied, totals.Seconds = made.written, made.denied, before
+	totals.Rows, totals.Denied, totals.Lost, totals.Seconds = made.written, made.denied, made.lost, before
 	totals.Dropped = e.dropped()
 	if e.File.Totals != nil {
 		for name, n := range e.File.Totals.Dropped {
@@ -347,7 +347,7 @@ func (e *Engine) totals(ctx context.Context) (*run.Totals, error) {
 		return nil, err
 	}
 	t := &run.Totals{Rollouts: len(e.Pipeline.Tasks) * e.Pipeline.Samples, Status: map[string]int{}}
-	sum, spent := 0.0, cost.Cost{}
+	mean, spent := 0.0, cost.Cost{}
 	for _, r := range rs {
 		status := r.Status
 		if r.Abandoned {
@@ -359,7 +359,8 @@ func (e *Engine) totals(ctx context.Context) (*run.Totals, error) {
 		t.Calls += r.Calls
 		if r.Reward != nil {
 			t.Rewarded++
-			sum += *r.Reward
+			n := float64(t.Rewarded)
+			mean = mean*(1-1/n) + *r.Reward/n // a sum may be too large for a number
 		}
 	}
 	t.Cost, t.CostBasis = spent.Amount(), string(spent.Basis)
@@ -367,7 +368,6 @@ func (e *Engine) totals(ctx context.Context) (*run.Totals, error) {
 		t.Status[trace.Queued] += n
 	}
 	if t.Rewarded > 0 {
-		mean := sum / float64(t.Rewarded)
 		t.RewardMean = &mean
 	}
 	return t, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/doc"
 	"github.com/penstock-dev/penstock/sdk/hook"
+	"github.com/penstock-dev/penstock/sdk/invoker"
 	"github.com/penstock-dev/penstock/sdk/judger"
 )
 
@@ -230,6 +231,7 @@ func (r *rollout) pass(ctx context.Context, p hook.Point, subject json.RawMessag
 		res.Error = fmt.Sprintf("%s denied at %s: %s", res.Edits[len(res.Edits)-1].Hook, p, out.Reason)
 		if out.Err != nil {
 			res.Error = fmt.Sprintf("%s failed at %s: %v", out.Failed, p, out.Err)
+			res.ExitStatus = invoker.InfraError
 		}
 	}
 	if watched {

@@ -171,6 +171,7 @@ func TestStageHookErrors(t *testing.T) {
 			r := b.rollout("a~0")
 			assert.Equal(t, trace.Failed, r.Status)
 			assert.Nil(t, r.Reward)
+			assert.Equal(t, "infra_error", r.ExitStatus)
 			assert.Equal(t, "stage solve: hook/broken failed at "+point+": no idea", r.Error)
 		})
 		t.Run(point+" open", func(t *testing.T) {
@@ -295,4 +296,12 @@ func TestStageHooksOfAnInterruptedRun(t *testing.T) {
 	stages, err := b.store.Stages(t.Context(), "a~0")
 	require.NoError(t, err)
 	assert.Empty(t, stages)
+}
+
+// TestTheMeanOfLargeRewards is no sum on its way to a mean.
+func TestTheMeanOfLargeRewards(t *testing.T) {
+	text := strings.Replace(under("[]"), `[{ id: a, prompt: "two words" }]`, `[{ id: a, prompt: "two words" }, { id: b, prompt: "more" }]`, 1) + "reward: \"${{ 1.5e308 }}\"\n"
+	totals := start(t, text).run()
+	require.NotNil(t, totals.RewardMean)
+	assert.InEpsilon(t, 1.5e308, *totals.RewardMean, 1e-9)
 }

@@ -33,6 +33,8 @@ type rowHooks struct {
 
 	denied int
 	reason string         // of the first denial
+	lost   int            // rows left out because a hook failed
+	why    string         // of the first
 	passed map[string]int // rows at which a hook failed and was passed over
 	first  map[string]string
 
@@ -122,6 +124,10 @@ func (h *rowHooks) keep(ctx context.Context, row, next *converter.Row, subject j
 	h.cleanEdits(out.Edits)
 	e := &trace.RowEdit{Stage: h.stage, Row: row.Row, Original: digest(subject), Denied: out.Denied, Edits: out.Edits}
 	switch {
+	case out.Err != nil:
+		if h.lost++; h.lost == 1 {
+			h.why = fmt.Sprintf("%s: %s failed: %v", row.Row, out.Failed, out.Err)
+		}
 	case out.Denied:
 		last := out.Edits[len(out.Edits)-1]
 		if h.denied++; h.denied == 1 {
@@ -170,10 +176,14 @@ func (h *rowHooks) look(ctx context.Context, row *converter.Row) error {
 
 // said are the words for what the hooks did with all rows of the stage.
 func (h *rowHooks) said() string {
-	if h.denied == 0 {
-		return ""
+	denied, lost := "", ""
+	if h.denied > 0 {
+		denied = fmt.Sprintf("%d rows denied by hooks; the first was %s", h.denied, h.reason)
 	}
-	return fmt.Sprintf("%d rows denied by hooks; the first was %s", h.denied, h.reason)
+	if h.lost > 0 {
+		lost = fmt.Sprintf("%d rows left out, as a hook failed; the first was %s", h.lost, h.why)
+	}
+	return joined(denied, lost)
 }
 
 // complain warns of the hooks that failed and were passed over.

@@ -121,6 +121,16 @@ func TestRowHooks(t *testing.T) {
 	assert.Empty(t, edits)
 }
 
+// said is the message beside the rows of a stage.
+func (b *bench) said(stage string) string {
+	for _, e := range b.events {
+		if e.Type == "rows.written" && e.Stage == stage {
+			return e.Message
+		}
+	}
+	return ""
+}
+
 // TestConvertWritesWhatHooksMade: later conversions of a stored run ask no
 // hook, and write the rows as the hooks made them.
 func TestConvertWritesWhatHooksMade(t *testing.T) {
@@ -180,7 +190,9 @@ func TestRowHookErrors(t *testing.T) {
 	b := start(t, onRows("[hook/broken]"), changes("broken", fails, "row")).withCalls()
 	totals := b.run()
 	assert.Equal(t, 0, totals.Rows["rows"])
-	assert.Equal(t, 3, totals.Denied["rows"])
+	assert.Equal(t, 3, totals.Lost["rows"])
+	assert.Empty(t, totals.Denied, "nobody decided that")
+	assert.Contains(t, b.said("rows"), "3 rows left out, as a hook failed; the first was a~0~solve~1~1/main0/0: hook/broken failed: no idea")
 	assert.Equal(t, trace.Completed, b.rollout("a~0").Status, "the rollout itself is none the worse")
 
 	b = start(t, onRows("[{ uses: hook/broken, on_error: open }]"), changes("broken", fails, "row")).withCalls()
@@ -192,7 +204,7 @@ func TestRowHookErrors(t *testing.T) {
 	lie := changes("lie", swap(`"loss_mask":[0,0`, `"loss_mask":[1,0`), "row")
 	b = start(t, onRows("[hook/lie]"), lie).withCalls()
 	totals = b.run()
-	assert.Equal(t, 3, totals.Denied["rows"])
+	assert.Equal(t, 3, totals.Lost["rows"])
 	edits, err := b.store.RowEdits(t.Context(), "a~0")
 	require.NoError(t, err)
 	assert.Contains(t, edits[0].Edits[0].Error, "loss_mask[0] is 1, but the token is not trained in the row")

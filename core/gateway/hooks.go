@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/penstock-dev/penstock/core/point"
 	"github.com/penstock-dev/penstock/core/trace"
@@ -136,6 +139,43 @@ func (t *toolCall) decode(value json.RawMessage) error {
 	return nil
 }
 
+// checkReply says why parts can't be served in a reply. Arguments that the model
+// wrote itself may be what they are.
+func checkReply(parts, calls []chat.Part) error {
+	for i := range parts {
+		p := &parts[i]
+		switch p.Type {
+		case chat.Text, chat.Reasoning:
+		case chat.ToolCall:
+			own := slices.ContainsFunc(calls, func(c chat.Part) bool { return sameJSON(c.Arguments, p.Arguments) })
+			if p.Name == "" {
+				return fmt.Errorf("part %d is a tool call without a name", i)
+			}
+			if args := bytes.TrimSpace(p.Arguments); !own && (len(args) == 0 || args[0] != '{') {
+				return fmt.Errorf("the arguments of %s are %s, not an object", p.Name, cmp.Or(string(args), "missing"))
+			}
+		default:
+			return fmt.Errorf("part %d has type %q; a reply has text, reasoning and tool_call", i, p.Type)
+		}
+	}
+	return nil
+}
+
+// checkRequest says why messages can't be shown to the model.
+func checkRequest(messages []chat.Message) error {
+	for i, m := range messages {
+		if !slices.Contains([]chat.Role{chat.System, chat.User, chat.Assistant, chat.ToolRole}, m.Role) {
+			return fmt.Errorf("message %d has role %q", i, m.Role)
+		}
+		for _, p := range m.Parts {
+			if !slices.Contains([]chat.PartType{chat.Text, chat.Reasoning, chat.Image, chat.ToolCall, chat.ToolResult}, p.Type) {
+				return fmt.Errorf("message %d has a part of type %q", i, p.Type)
+			}
+		}
+	}
+	return nil
+}
+
 // hookRequest runs the hooks of the request. It gives the conversation to go
 // on with, or the reason of a denial.
 func (c *call) hookRequest(conv *chat.Conversation) (out *chat.Conversation, reason string, denied bool, err error) {
@@ -156,6 +196,9 @@ func (c *call) hookRequest(conv *chat.Conversation) (out *chat.Conversation, rea
 		}
 		if len(changed.Messages) == 0 {
 			return fmt.Errorf("it has no messages")
+		}
+		if err := checkRequest(changed.Messages); err != nil {
+			return err
 		}
 		keepRaw(&changed, conv)
 		next = &changed
@@ -222,7 +265,10 @@ func (c *call) hookCall(p *chat.Part) chat.Part {
 		}
 		v := c.applyHooks(hooks, hook.ToolCall, subject, c.toolsJSON(), func(value json.RawMessage) error {
 			var t toolCall
-			return t.decode(value)
+			if err := t.decode(value); err != nil {
+				return err
+			}
+			return checkReply([]chat.Part{{Type: chat.ToolCall, Name: t.Name, Arguments: t.Arguments, ArgumentsRaw: t.ArgumentsRaw}}, []chat.Part{*p})
 		})
 		if v.Denied {
 			return chat.Part{Type: chat.Text, Text: v.Reason}
@@ -285,6 +331,12 @@ func (c *call) hookReply(r *chat.Reply) *chat.Reply {
 	v := c.applyHooks(hooks, hook.Reply, subject, nil, func(value json.RawMessage) error {
 		var changed chat.Reply
 		if err := json.Unmarshal(value, &changed); err != nil {
+			return err
+		}
+		if len(changed.Parts) == 0 && len(r.Parts) > 0 {
+			return errors.New("it has no parts; deny leaves a reply out")
+		}
+		if err := checkReply(changed.Parts, chat.Calls(r.Parts)); err != nil {
 			return err
 		}
 		next = &changed

@@ -276,6 +276,41 @@ func TestReplyHooks(t *testing.T) {
 	assert.Equal(t, c.Parsed.Usage, c.Served.Usage)
 }
 
+// TestHooksThatTalkNonsense: what can't be served or shown is an error of the
+// hook, not a reply of the model.
+func TestHooksThatTalkNonsense(t *testing.T) {
+	for _, c := range []struct {
+		point hook.Point
+		value string
+		want  string
+	}{
+		{hook.Reply, `{}`, "it has no parts; deny leaves a reply out"},
+		{hook.Reply, `{"parts":null}`, "it has no parts"},
+		{hook.Reply, `{"parts":[{"type":"zork","text":"a"}]}`, `part 0 has type "zork"`},
+		{hook.Reply, `{"parts":[{"type":"image","data":"a"}]}`, `part 0 has type "image"`},
+		{hook.Reply, `{"parts":[{"type":"tool_call","arguments":{}}]}`, "part 0 is a tool call without a name"},
+		{hook.Reply, `{"parts":[{"type":"tool_call","name":"add"}]}`, "the arguments of add are missing, not an object"},
+		{hook.ToolCall, `{"id":"a","name":"add","arguments":"{bad"}`, `the arguments of add are "{bad", not an object`},
+		{hook.ToolCall, `{"id":"a","name":"add","arguments":[1]}`, "the arguments of add are [1], not an object"},
+		{hook.Request, `{"messages":[{"role":"nobody","parts":[]}]}`, `message 0 has role "nobody"`},
+		{hook.Request, `{"messages":[{"role":"user","parts":[{"type":"zork"}]}]}`, `message 0 has a part of type "zork"`},
+	} {
+		t.Run(string(c.point)+" "+c.value, func(t *testing.T) {
+			h := changes("bad", func(context.Context, *hook.Event) (hook.Result, error) {
+				return hook.Result{Action: hook.Replace, Value: json.RawMessage(c.value)}, nil
+			}, c.point)
+			b := start(t, says(`text <call add>{"a":1}</call>`+imEnd, 100), hooks(h))
+			s := b.session(t)
+			a := post(t, s, ask("hello", false, addTool))
+			assert.Contains(t, a.body, "bad failed")
+			edits := b.store.only(t).Edits
+			require.Len(t, edits, 1)
+			assert.Contains(t, edits[0].Error, c.want)
+			assert.NotEmpty(t, s.Stats().Spoilt+s.Stats().Fault)
+		})
+	}
+}
+
 // TestHookErrors: closed is a denial, open goes on; both are recorded.
 func TestHookErrors(t *testing.T) {
 	for name, f := range map[string]hookFunc{

@@ -63,7 +63,9 @@ type Totals struct {
 	Rows       map[string]int `json:"rows,omitempty"` // by converter stage
 	// Denied counts rows that hooks left out, by converter stage, and Dropped
 	// the events that observing hooks were too slow for, by hook.
-	Denied  map[string]int `json:"rows_denied,omitempty"`
+	Denied map[string]int `json:"rows_denied,omitempty"`
+	// Lost counts rows left out because a hook failed, by converter stage.
+	Lost    map[string]int `json:"rows_lost,omitempty"`
 	Dropped map[string]int `json:"hook_events_dropped,omitempty"`
 	Forks   map[string]int `json:"forks,omitempty"`
 	Seconds float64        `json:"seconds"`
