@@ -2,6 +2,7 @@ package formats_test
 
 import (
 	"bytes"
+	"os"
 	"runtime"
 	"strings"
 	"syscall"
@@ -97,8 +98,14 @@ func scanTime(b *testing.B, text []byte) time.Duration {
 }
 
 // TestTimeGrowsWithLength parses an argument of 8 MB in at most ten times the
-// time for 1 MB, in a format of each family.
+// time for 1 MB, in a format of each family, where nothing else runs, as the
+// long form of the tests does; what runs beside it takes the large argument's
+// share of the caches. A parser that looks twice at what it has takes 64 times.
 func TestTimeGrowsWithLength(t *testing.T) {
+	most := 20.0
+	if os.Getenv("PENSTOCK_SOAK") != "" {
+		most = 10
+	}
 	for name, wrap := range map[string][2]string{
 		"qwen3_coder":  {"<tool_call>\n<function=bash>\n<parameter=command>\n", "\n</parameter>\n</function>\n</tool_call>"},
 		"hermes":       {"<tool_call>\n{\"name\": \"bash\", \"arguments\": {\"command\": \"", "\"}}\n</tool_call>"},
@@ -118,11 +125,11 @@ func TestTimeGrowsWithLength(t *testing.T) {
 			runtime.GC() // what others left is not the parser's to collect
 			short := cpuTime(t, func() { parseTime(t, f, small, 1<<16) })
 			long := cpuTime(t, func() { parseTime(t, f, large, 1<<16) })
-			if ratio = min(ratio, float64(long)/float64(short)); ratio <= 10 {
+			if ratio = min(ratio, float64(long)/float64(short)); ratio <= most {
 				break
 			}
 		}
-		require.LessOrEqual(t, ratio, 10.0, name)
+		require.LessOrEqual(t, ratio, most, name)
 	}
 }
 
