@@ -80,7 +80,7 @@ func compileGo(ctx context.Context, tool, dir, path string, target goTarget) err
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", fresh}, target.args...)
 	if text, err := runGo(ctx, tool, dir, target, append(args, ".")); err != nil {
 		if bytes.Contains(text, []byte("go.mod file not found")) {
-			return errors.New("there is no go.mod; run go mod init NAME there, or begin with penstock plugin new")
+			return errors.New("there is no go.mod; penstock plugin new makes a folder that has one, with the SDK")
 		}
 		return fmt.Errorf("%w\n%s", err, text)
 	}
