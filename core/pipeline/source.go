@@ -133,6 +133,8 @@ var unquoted = regexp.MustCompile(`[:,\[{]\s*\$\{\{`)
 
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
+var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+
 // parseYAML parses the first document of a source. It returns nil after an
 // error, which it reports.
 func (f *File) parseYAML(s *source) *yaml.Node {
@@ -176,6 +178,12 @@ func (f *File) syntaxError(s *source, err error) {
 	if at := tabNear(s, line); at.line > 0 {
 		f.errorf(at, "tab", "indent with spaces", "the line is indented with a tab; YAML allows spaces only")
 		return
+	}
+	if name := unknownAnchor.FindStringSubmatch(message); name != nil {
+		if at := strings.Index(s.text, "*"+name[1]); at >= 0 {
+			f.errorf(s.posAt(at), "yaml", "give something the anchor &"+name[1]+" further up, or quote the text", "nothing before it has the anchor '%s'", name[1])
+			return
+		}
 	}
 	line = s.problemLine(line, message)
 	text := s.line(line)
