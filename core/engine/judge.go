@@ -81,8 +81,12 @@ func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 	if err != nil {
 		return judger.Verdict{}, err
 	}
-	limit := limitOf(s)
-	asked, session, err := r.openJudge(ctx, s, res, time.Now().Add(limit))
+	used, err := r.begin(ctx, s, res)
+	if err != nil {
+		return judger.Verdict{}, err
+	}
+	limit := used.limit(s)
+	asked, session, err := r.openJudge(ctx, s, res, used.Budget, time.Now().Add(limit))
 	if err != nil {
 		return judger.Verdict{}, err
 	}
@@ -107,7 +111,7 @@ func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 }
 
 // openJudge opens the session in which a judger asks its model: nil without one.
-func (r *rollout) openJudge(ctx context.Context, s *pipeline.Stage, res *trace.StageResult, deadline time.Time) (*gateway.Session, *model.Session, error) {
+func (r *rollout) openJudge(ctx context.Context, s *pipeline.Stage, res *trace.StageResult, used gateway.Budget, deadline time.Time) (*gateway.Session, *model.Session, error) {
 	res.Session = ""
 	if s.Model == "" {
 		return nil, nil, nil
@@ -119,7 +123,7 @@ func (r *rollout) openJudge(ctx context.Context, s *pipeline.Stage, res *trace.S
 			Attempt: res.Attempt, ModelEntry: s.Model, Judge: true, Opened: time.Now().UTC(),
 		},
 		Model: m, Task: r.task.Data, Deadline: deadline,
-		Budget: gateway.Budget{Calls: s.Budget.Calls, Turns: s.Budget.Turns, Tokens: s.Budget.Tokens, USD: s.Budget.USD},
+		Budget: budgetOf(s), Used: used,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("open session: %w", err)
@@ -146,15 +150,6 @@ func (r *rollout) closeJudge(ctx context.Context, s *pipeline.Stage, asked *gate
 	}
 	sum := cost.Read(r.state.Cost, r.state.CostBasis).Add(c)
 	r.state.Cost, r.state.CostBasis = sum.Amount(), string(sum.Basis)
-}
-
-// limitOf is how long one try of a stage may take: its timeout, or its budget of
-// wall time where that is shorter.
-func limitOf(s *pipeline.Stage) time.Duration {
-	if w := s.Budget.Wall; w > 0 && w < s.Timeout {
-		return w
-	}
-	return s.Timeout
 }
 
 // data is what a judge sees of the rollout. The workspace is copied to dir.

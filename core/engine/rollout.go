@@ -247,19 +247,24 @@ func (r *rollout) try(ctx context.Context, s *pipeline.Stage, res *trace.StageRe
 		if ctx.Err() != nil && cutShort(why) {
 			return errInterrupted
 		}
-		if err := r.promise(s, res); err != nil && repairs > 0 {
+		broken := r.promise(s, res)
+		repair := broken != nil && repairs > 0
+		if !repair && (n >= s.Retry.Attempts || !contains(s.Retry.On, why)) {
+			return nil
+		}
+		if over, err := r.spentUp(ctx, s, res); err != nil || over {
+			return err
+		}
+		if repair {
 			repairs--
 			used++
 			n--
-			r.repair = err.Error()
+			r.repair = broken.Error()
 			r.Events.Emit(run.Event{
 				Type: run.StageRetried, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Attempt: res.Attempt, Reason: contract, Error: res.Error,
 				Message: fmt.Sprintf("the answer could not be used; the agent is told why, %d of %d times", s.Repair-repairs, s.Repair),
 			})
 			continue
-		}
-		if n >= s.Retry.Attempts || !contains(s.Retry.On, why) {
-			return nil
 		}
 		r.Events.Emit(run.Event{
 			Type: run.StageRetried, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Attempt: res.Attempt,

@@ -43,6 +43,7 @@ type invocation struct {
 	plan    *invoker.Plan
 	home    string
 	dir     string // artifacts
+	used    used   // of the stage's budget, by the tries before this one
 
 	mu    sync.Mutex
 	lines json.RawMessage // state of Line
@@ -104,7 +105,10 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 	if v.home, v.dir, err = v.place(v.stage.ID, res); err != nil {
 		return nil, invoker.InfraError, err
 	}
-	deadline := time.Now().Add(limitOf(v.stage))
+	if v.used, err = v.begin(ctx, v.stage, res); err != nil {
+		return nil, invoker.InfraError, err
+	}
+	deadline := time.Now().Add(v.used.limit(v.stage))
 	if err := v.open(ctx, res, deadline); err != nil {
 		return nil, invoker.InfraError, err
 	}
@@ -155,7 +159,7 @@ func (v *invocation) open(ctx context.Context, res *trace.StageResult, deadline 
 			Attempt: res.Attempt, ModelEntry: v.stage.Model, Opened: time.Now().UTC(),
 		},
 		Model: model, Task: v.task.Data, Deadline: deadline, Hold: true,
-		Budget: gateway.Budget{Calls: v.stage.Budget.Calls, Turns: v.stage.Budget.Turns, Tokens: v.stage.Budget.Tokens, USD: v.stage.Budget.USD},
+		Budget: budgetOf(v.stage), Used: v.used.Budget,
 	})
 	if err != nil {
 		return fmt.Errorf("open session: %w", err)
@@ -329,7 +333,7 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 	switch {
 	case exit.Lost:
 		status = "sandbox_lost"
-	case exit.TimedOut && limitOf(v.stage) < v.stage.Timeout:
+	case exit.TimedOut && v.used.limit(v.stage) < v.stage.Timeout:
 		status = invoker.Budget
 	case exit.TimedOut:
 		status = "timeout"

@@ -243,6 +243,9 @@ func (c *call) commit(status int) error {
 	c.s.use(c.rec.Usage)
 	spent := c.price()
 	c.rec.Cost, c.rec.CostBasis = spent.Amount(), string(spent.Basis)
+	if spent.Basis == cost.Unknown {
+		c.rec.Held = c.held
+	}
 	c.pay(spent)
 	c.s.outcome(c.rec)
 	// A session that was cancelled still has its calls recorded.

@@ -76,6 +76,9 @@ type SessionSpec struct {
 	Model   *Model
 	Task    json.RawMessage // the task's own object, for hooks
 	Budget  Budget
+	// Used is what others have used of the budget before, such as earlier tries
+	// of the same stage.
+	Used Budget
 	// Deadline cancels what is in flight and refuses what comes later; zero
 	// for none.
 	Deadline time.Time

@@ -332,3 +332,46 @@ func TestBudgetOfMoneyNeedsPrices(t *testing.T) {
 		assert.Equal(t, 400, b.control(t, operator, "POST", "/sessions", body).status, body)
 	}
 }
+
+// TestBudgetGoesOn: what others used of a budget before is gone from it.
+func TestBudgetGoesOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		budget, used gateway.Budget
+		calls        int // that are answered
+		words        string
+	}{
+		"calls":         {gateway.Budget{Calls: 3}, gateway.Budget{Calls: 2}, 1, "3 of 3 calls"},
+		"turns":         {gateway.Budget{Turns: 3}, gateway.Budget{Turns: 2}, 1, "3 of 3 turns"},
+		"tokens":        {gateway.Budget{Tokens: 1000}, gateway.Budget{Tokens: 999}, 1, "tokens of 1000 are used"},
+		"money":         {gateway.Budget{USD: 1}, gateway.Budget{USD: 0.9999}, 0, "0.9999 of 1 USD"},
+		"nothing left":  {gateway.Budget{Calls: 2}, gateway.Budget{Calls: 2}, 0, "2 of 2 calls"},
+		"another bound": {gateway.Budget{Calls: 2}, gateway.Budget{Tokens: 9000}, 2, "2 of 2 calls"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, says("one"+imEnd, 10), priced(1, 1000))
+			s := b.session(t, func(spec *gateway.SessionSpec) { spec.Budget, spec.Used = c.budget, c.used })
+			for range c.calls {
+				require.Equal(t, 200, post(t, s, ask("hello", true, addTool)).status)
+			}
+			a := post(t, s, ask("hello", true, addTool))
+			isAnthropicError(t, a, 403, "permission_error")
+			assert.Contains(t, a.body, c.words)
+			assert.Equal(t, c.calls, s.Stats().Calls) // its own alone
+		})
+	}
+}
+
+// TestUnknownCostIsHeld: a call whose cost isn't known is recorded with what the
+// budget counts for it, so that who reads the record counts the same.
+func TestUnknownCostIsHeld(t *testing.T) {
+	p := replies("anthropic")
+	p.reply = func(context.Context, *upstream.Request) (upstream.Stream, error) {
+		return &chunks{list: []upstream.Chunk{{Deltas: []chat.Delta{{Type: chat.DeltaText, Text: "hi"}, {Type: chat.DeltaPartEnd}}, Finish: finished}}}, nil
+	}
+	b := fronting(t, p, priced(1, 100))
+	post(t, b.session(t, spending(5)), ask("hello", true))
+	rec := b.store.only(t)
+	assert.Equal(t, "unknown", rec.CostBasis)
+	assert.Greater(t, rec.Held, 0.0)
+	assert.Less(t, rec.Held, 5.0)
+}

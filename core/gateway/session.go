@@ -109,6 +109,7 @@ func (g *Gateway) Open(ctx context.Context, spec SessionSpec) (*Session, error) 
 		ready:  make(chan struct{}),
 		budget: make(chan struct{}),
 		ids:    map[string]struct{}{},
+		money:  purse{spent: spec.Used.USD},
 	}
 	s.hash = sha256.Sum256([]byte(s.token))
 	s.active.Store(now.UnixNano())
@@ -321,15 +322,15 @@ func (s *Session) drop() {
 func (s *Session) reserve() *wire.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.spec.Budget
-	if used := s.stats.Usage.Input + s.stats.Usage.Output; b.Tokens > 0 && used >= b.Tokens {
+	b, before := s.spec.Budget, s.spec.Used
+	if used := before.Tokens + s.stats.Usage.Input + s.stats.Usage.Output; b.Tokens > 0 && used >= b.Tokens {
 		return s.overBudget("%d tokens of %d are used", used, b.Tokens)
 	}
-	if b.Calls > 0 && s.stats.Calls+s.reserved >= b.Calls {
-		return s.overBudget("%d of %d calls are used", s.stats.Calls+s.reserved, b.Calls)
+	if used := before.Calls + s.stats.Calls + s.reserved; b.Calls > 0 && used >= b.Calls {
+		return s.overBudget("%d of %d calls are used", used, b.Calls)
 	}
-	if b.Turns > 0 && s.stats.Turns >= b.Turns {
-		return s.overBudget("%d of %d turns are used", s.stats.Turns, b.Turns)
+	if used := before.Turns + s.stats.Turns; b.Turns > 0 && used >= b.Turns {
+		return s.overBudget("%d of %d turns are used", used, b.Turns)
 	}
 	s.reserved++
 	return nil
@@ -339,8 +340,9 @@ func (s *Session) reserve() *wire.Error {
 func (s *Session) reserveTurn() *wire.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b := s.spec.Budget; b.Turns > 0 && s.stats.Turns+s.turns >= b.Turns {
-		return s.overBudget("%d of %d turns are used", s.stats.Turns+s.turns, b.Turns)
+	used := s.spec.Used.Turns + s.stats.Turns + s.turns
+	if b := s.spec.Budget; b.Turns > 0 && used >= b.Turns {
+		return s.overBudget("%d of %d turns are used", used, b.Turns)
 	}
 	s.turns++
 	return nil

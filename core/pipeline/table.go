@@ -317,7 +317,7 @@ func stageTable(hooks *shape) *shape {
 		field{name: "scope", shape: choice("what a judger sees (default rollout)", "rollout", "group").
 			withLater(map[string]string{"group": "scope: group"})},
 		field{name: "idle", shape: duration("ends an agent that neither wrote nor called for so long (default off)")},
-		field{name: "budget", shape: object("what the agent may use",
+		field{name: "budget", shape: object("what the agents of all tries of the stage may use together",
 			field{name: "calls", shape: integer(1, "calls of the model")},
 			field{name: "turns", shape: integer(1, "calls of the main conversation")},
 			field{name: "tokens", shape: integer(1, "tokens in and out"), feature: "budget.tokens"},

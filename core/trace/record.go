@@ -136,6 +136,9 @@ type Call struct {
 	// CostBasis says how it is known: billed, estimated or unknown.
 	Cost      *float64 `json:"cost,omitempty"`
 	CostBasis string   `json:"cost_basis,omitempty"`
+	// Held is what a budget in US dollars counts for the call where its cost
+	// isn't known: the most that it can have been.
+	Held float64 `json:"held,omitempty"`
 
 	Status string   `json:"status"`
 	Error  *Problem `json:"error,omitempty"`
