@@ -18,7 +18,7 @@ import (
 )
 
 // TestGatewayAlone serves the models of a pipeline to a client that the test
-// is itself, in two dialects, and finds both calls in the trace.
+// is itself, in three dialects, and finds all calls in the trace.
 func TestGatewayAlone(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "exact"))))
@@ -30,7 +30,7 @@ func TestGatewayAlone(t *testing.T) {
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	lines := bufio.NewScanner(stdout)
 	var said string
-	for lines.Scan() && !strings.Contains(lines.Text(), "OPENAI_BASE_URL") {
+	for !strings.Contains(said, "GEMINI") && lines.Scan() { // the last line
 		said += lines.Text() + "\n"
 	}
 	base := regexp.MustCompile(`ANTHROPIC_BASE_URL=(\S+)`).FindStringSubmatch(said)
@@ -62,6 +62,14 @@ func TestGatewayAlone(t *testing.T) {
 	require.Equal(t, 200, status, body)
 	assert.Equal(t, `{"expression": "3 + 4"}`, gjson.Get(body, "choices.0.message.tool_calls.0.function.arguments").String(), body)
 
+	// As gemini-cli is pointed at it, with the root as its base.
+	assert.Contains(t, said, "export GOOGLE_GEMINI_BASE_URL="+base[1]+" GEMINI_API_KEY="+key[1]+" GEMINI_MODEL=policy\n")
+	assert.Contains(t, said, "export OPENAI_BASE_URL="+base[1]+"/v1 OPENAI_API_KEY="+key[1]+" OPENAI_MODEL=policy\n")
+	status, body = ask("/v1beta/models/policy:generateContent?key="+key[1], "", `{"contents":[{"role":"user","parts":[{"text":"What is 5 + 6?"}]}],
+		"tools":[{"functionDeclarations":[{"name":"mcp__calculator__calculator","parametersJsonSchema":{"type":"object","properties":{"expression":{"type":"string"}}}}]}]}`)
+	require.Equal(t, 200, status, body)
+	assert.Equal(t, "5 + 6", gjson.Get(body, "candidates.0.content.parts.#(functionCall).functionCall.args.expression").String(), body)
+
 	status, body = ask("/v1/messages", "pst-wrong", `{}`)
 	assert.Equal(t, 401, status, body)
 	assert.Equal(t, "authentication_error", gjson.Get(body, "error.type").String(), body)
@@ -71,5 +79,5 @@ func TestGatewayAlone(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 	text, code := penstock(t, root, "trace", "ls", out)
 	require.Equal(t, 0, code, text)
-	assert.Contains(t, text, "2 calls", text)
+	assert.Contains(t, text, "3 calls", text)
 }

@@ -65,7 +65,7 @@ func (g *Gateway) serveGeneration(in *inbound) {
 	}
 	seq, ok := s.begin()
 	if !ok {
-		in.fail(wire.Errorf(wire.Unauthorized, "no open session has this key"))
+		in.fail(g.unknown(in.tokens))
 		return
 	}
 	defer s.end()

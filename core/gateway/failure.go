@@ -23,10 +23,20 @@ func fail(status string, kind wire.ErrorKind, text string, args ...any) *failure
 
 // cancelled is the failure of a call whose session has ended.
 func (c *call) cancelled() *failure {
-	if errors.Is(context.Cause(c.ctx), context.DeadlineExceeded) {
-		return fail(trace.CallCancelled, wire.Forbidden, "the session's deadline has passed")
+	if c.s.overdue() {
+		return &failure{trace.CallCancelled, overtime()}
 	}
 	return fail(trace.CallCancelled, wire.Forbidden, "the session was closed")
+}
+
+// overdue says that the session has ended by its deadline.
+func (s *Session) overdue() bool {
+	return errors.Is(context.Cause(s.ctx), context.DeadlineExceeded)
+}
+
+// overtime refuses a call after the deadline, in the words of other budgets.
+func overtime() *wire.Error {
+	return wire.Errorf(wire.Forbidden, "the session's budget is exhausted: its deadline has passed, so no wall time is left")
 }
 
 // upstreamFailure says what an error of the upstream is for the client.

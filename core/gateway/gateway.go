@@ -150,6 +150,10 @@ type Gateway struct {
 
 	mu       sync.Mutex
 	sessions map[[sha256.Size]byte]*Session // by the hash of the token
+	// late are the tokens of sessions that were closed after their deadline: an
+	// agent that outlives it is told so, as a key that nobody knows would make it
+	// ask for another.
+	late map[[sha256.Size]byte]struct{}
 	// opened are the ids that the operator may still ask for, and when their
 	// sessions were closed; zero for one that is open.
 	opened map[string]time.Time
@@ -171,7 +175,7 @@ func New(o Options) (*Gateway, error) {
 		addr:     l.Addr().(*net.TCPAddr),
 		served:   make(chan struct{}),
 		watch:    point.NewWatch(o.ObserverQueue, o.Log),
-		sessions: map[[sha256.Size]byte]*Session{}, opened: map[string]time.Time{},
+		sessions: map[[sha256.Size]byte]*Session{}, late: map[[sha256.Size]byte]struct{}{}, opened: map[string]time.Time{},
 		stop: make(chan struct{}), swept: make(chan struct{}),
 	}
 	g.stored.Store(o.Stored)

@@ -107,11 +107,11 @@ func credentials(r *http.Request) (path string, tokens []string) {
 
 // authorize finds the session of a request. Of several tokens, the first
 // that belongs to a session counts. No token says 401, and a foreign origin
-// 403 even with a good one.
+// 403 even with a good one, as does one whose session's time is over.
 func (g *Gateway) authorize(in *inbound) (*Session, *wire.Error) {
 	s := g.find(in.tokens)
 	if s == nil {
-		return nil, wire.Errorf(wire.Unauthorized, "no open session has this key")
+		return nil, g.unknown(in.tokens)
 	}
 	if foreignOrigin(in.r, g.origins) {
 		return nil, wire.Errorf(wire.Forbidden, "requests of other origins are refused")
@@ -130,6 +130,21 @@ func (g *Gateway) find(tokens []string) *Session {
 		}
 	}
 	return nil
+}
+
+// unknown says why no token is that of an open session.
+func (g *Gateway) unknown(tokens []string) *wire.Error {
+	for _, t := range tokens {
+		hash := sha256.Sum256([]byte(t))
+		g.mu.Lock()
+		s := g.sessions[hash]
+		_, late := g.late[hash]
+		g.mu.Unlock()
+		if late || s != nil && s.overdue() {
+			return overtime()
+		}
+	}
+	return wire.Errorf(wire.Unauthorized, "no open session has this key")
 }
 
 // isOperator reports whether a request carries the operator's token.

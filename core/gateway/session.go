@@ -229,6 +229,9 @@ func (s *Session) BudgetHit() <-chan struct{} { return s.budget }
 func (s *Session) Close(ctx context.Context) error {
 	s.g.mu.Lock()
 	delete(s.g.sessions, s.hash)
+	if s.overdue() {
+		s.g.late[s.hash] = struct{}{}
+	}
 	s.g.mu.Unlock()
 
 	s.mu.Lock()

@@ -237,7 +237,8 @@ func TestLateCallsAreRecorded(t *testing.T) {
 	assert.Equal(t, trace.CallCancelled, b.store.only(t).Status)
 }
 
-// TestDeadline cancels what is in flight, and the token with it.
+// TestDeadline cancels what is in flight; what comes later is told that the
+// time is over, in the dialect's shape, also once the session is closed.
 func TestDeadline(t *testing.T) {
 	entered := make(chan struct{}, 1)
 	b := start(t, slow(entered, nil))
@@ -247,7 +248,22 @@ func TestDeadline(t *testing.T) {
 	c := b.store.only(t)
 	assert.Equal(t, trace.CallCancelled, c.Status)
 	assert.Contains(t, c.Error.Message, "deadline")
-	assert.Equal(t, 401, post(t, s, ask("hello", true)).status)
+	told := func() {
+		t.Helper()
+		late := post(t, s, ask("hello", true))
+		isAnthropicError(t, late, 403, "permission_error")
+		assert.Contains(t, late.body, "the session's budget is exhausted: its deadline has passed")
+		list := send(t, s, "GET", "/v1beta/models", "")
+		assert.Equal(t, 403, list.status)
+		assert.Equal(t, "PERMISSION_DENIED", at(decoded(t, list.body), "error", "status"))
+	}
+	told()
+	require.NoError(t, s.Close(t.Context()))
+	told()
+	assert.Len(t, b.store.all(), 1, "what comes too late is no call")
+	early := b.session(t, func(spec *gateway.SessionSpec) { spec.Deadline = time.Now().Add(time.Hour) })
+	require.NoError(t, early.Close(t.Context()))
+	assert.Equal(t, 401, post(t, early, ask("hello", true)).status, "one that was closed in time is unknown")
 }
 
 // TestSessionsAreIsolated: sessions side by side see nothing of each other.
