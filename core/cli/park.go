@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-dev/penstock/core/cli/shown"
 	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
@@ -84,7 +85,7 @@ func (a *App) listParks(parks []*trace.Park, all, asJSON bool) error {
 			}
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", p.ID, p.Status, p.Rollout, phase(p), p.Reason, printable(p.Message))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", p.ID, p.Status, shown.Line(p.Rollout), phase(p), p.Reason, shown.Line(p.Message))
 	}
 	if n == 0 && !asJSON {
 		fmt.Fprintln(w, "nothing waits")
@@ -135,18 +136,18 @@ func (a *App) parkShow() *cobra.Command {
 func (a *App) showPark(dir string, p *trace.Park) {
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "park\t%s, %s\n", p.ID, p.Status)
-	fmt.Fprintf(w, "rollout\t%s\n", p.Rollout)
+	fmt.Fprintf(w, "rollout\t%s\n", shown.Line(p.Rollout))
 	fmt.Fprintf(w, "phase\t%s\n", phase(p))
-	fmt.Fprintf(w, "why\t%s: %s\n", p.Reason, printable(p.Message))
+	fmt.Fprintf(w, "why\t%s: %s\n", p.Reason, shown.Lines(p.Message))
 	fmt.Fprintf(w, "since\t%s\n", p.Parked.Local().Format(time.DateTime))
 	if p.Cost != nil {
 		fmt.Fprintf(w, "cost\t%.4g USD (%s)\n", *p.Cost, p.CostBasis)
 	}
 	if p.Output != nil {
-		fmt.Fprintf(w, "output\t%s\n", printable(string(p.Output)))
+		fmt.Fprintf(w, "output\t%s\n", shown.Lines(string(p.Output)))
 	}
 	if p.Raw != "" && p.Output == nil {
-		fmt.Fprintf(w, "it wrote\t%s\n", printable(p.Raw))
+		fmt.Fprintf(w, "it wrote\t%s\n", shown.Lines(p.Raw))
 	}
 	if p.Schema != nil {
 		fmt.Fprintf(w, "schema\t%s\n", p.Schema)

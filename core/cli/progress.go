@@ -14,8 +14,8 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
+	"github.com/penstock-dev/penstock/core/cli/shown"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
 )
@@ -87,9 +87,9 @@ func (p *progress) event(e run.Event) {
 	case run.StageStarted:
 		p.running[e.Rollout] = e.Stage
 	case run.StageRetried:
-		p.line(fmt.Sprintf("%s %s: %s", e.Rollout, e.Stage, e.Message))
+		p.line(fmt.Sprintf("%s %s: %s", shown.Line(e.Rollout), e.Stage, e.Message))
 	case run.Warned:
-		p.line(fmt.Sprintf("%s %s: warning: %s", e.Rollout, e.Stage, e.Message))
+		p.line(fmt.Sprintf("%s %s: warning: %s", shown.Line(e.Rollout), e.Stage, e.Message))
 	case run.RolloutEnded:
 		delete(p.running, e.Rollout)
 		p.ended++
@@ -104,7 +104,7 @@ func (p *progress) event(e run.Event) {
 
 // rollout is the line of an ended rollout.
 func (p *progress) rollout(e run.Event) string {
-	text := fmt.Sprintf("%-24s %-9s", e.Rollout, e.Status)
+	text := fmt.Sprintf("%-24s %-9s", shown.Line(e.Rollout), e.Status)
 	if e.ExitStatus != "" && e.ExitStatus != "ok" {
 		text += " " + e.ExitStatus
 	}
@@ -136,17 +136,7 @@ func (p *progress) line(text string) {
 	if p.live {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}
-	fmt.Fprintln(p.out, strings.TrimRight(printable(text), " "))
-}
-
-// printable keeps what a task or an agent wrote from moving the cursor.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
+	fmt.Fprintln(p.out, strings.TrimRight(shown.Lines(text), " "))
 }
 
 func (p *progress) status() {
@@ -211,7 +201,7 @@ func (p *progress) summary(t *run.Totals) {
 	fmt.Fprintf(w, "model calls\t%s\n", filepath.Join(dir, "trace", "penstock.db"))
 	w.Flush()
 	for _, e := range p.parked {
-		fmt.Fprintf(p.out, "\n%s waits in stage %s (%s): %s\n  penstock park show %s %s\n", e.Rollout, e.Stage, e.Reason, printable(e.Message), dir, e.Park)
+		fmt.Fprintf(p.out, "\n%s waits in stage %s (%s): %s\n  penstock park show %s %s\n", shown.Line(e.Rollout), e.Stage, e.Reason, shown.Lines(e.Message), dir, e.Park)
 	}
 	if n := t.Status[trace.Parked] - len(p.parked); n > 0 {
 		fmt.Fprintf(p.out, "\n%s for an answer: penstock park ls %s\n", count(n, "rollout waits", "rollouts wait"), dir)

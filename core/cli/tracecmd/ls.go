@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-dev/penstock/core/cli/shown"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -56,7 +57,7 @@ func (v *view) lsRollouts(ctx context.Context, asJSON bool) error {
 		if r.Reward != nil {
 			reward = strconv.FormatFloat(*r.Reward, 'g', 6, 64)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", r.ID, r.Status, dash(r.ExitStatus), reward,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", shown.Line(r.ID), r.Status, dash(r.ExitStatus), reward,
 			len(sessions), r.Calls, r.Usage.Input, r.Usage.Output, one(r.Error, 60))
 	}
 	if err := w.Flush(); err != nil {
@@ -106,6 +107,9 @@ type callLine struct {
 
 func (v *view) lsCalls(ctx context.Context, id string, asJSON bool) error {
 	sessions, err := v.sessionsOf(ctx, id)
+	if errors.Is(err, trace.ErrNotFound) {
+		return fmt.Errorf("no rollout or session %q; penstock trace ls DIR lists them", id)
+	}
 	if err != nil {
 		return err
 	}
@@ -142,7 +146,8 @@ func (v *view) lsCalls(ctx context.Context, id string, asJSON bool) error {
 	return nil
 }
 
-// sessionsOf returns the sessions of a rollout, or the one session of that id.
+// sessionsOf returns the sessions of a rollout, or the one session of that id;
+// trace.ErrNotFound for neither.
 func (v *view) sessionsOf(ctx context.Context, id string) ([]*trace.Session, error) {
 	if _, err := v.Rollout(ctx, id); err == nil {
 		return v.Sessions(ctx, id)
@@ -158,7 +163,7 @@ func (v *view) sessionsOf(ctx context.Context, id string) ([]*trace.Session, err
 			return []*trace.Session{s}, nil
 		}
 	}
-	return nil, fmt.Errorf("no rollout or session %q; penstock trace ls DIR lists rollouts", id)
+	return nil, trace.ErrNotFound
 }
 
 // link says how a call goes on from another.

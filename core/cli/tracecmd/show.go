@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-dev/penstock/core/cli/shown"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -20,13 +21,20 @@ func showCommand(o Options) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show DIR ID",
-		Short: "Show a rollout or a call: what the model saw, sampled, and what was served",
+		Short: "Show a rollout, a session or a call: what the model saw, sampled, and what was served",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return open(cmd, args[0], o, func(ctx context.Context, v *view) error {
 				r, err := v.Rollout(ctx, args[1])
 				if err == nil {
 					return v.showRollout(ctx, r, asJSON)
+				}
+				if !errors.Is(err, trace.ErrNotFound) {
+					return err
+				}
+				sessions, err := v.sessionsOf(ctx, args[1])
+				if err == nil {
+					return v.showSession(ctx, sessions[0], asJSON)
 				}
 				if !errors.Is(err, trace.ErrNotFound) {
 					return err
@@ -63,7 +71,7 @@ func (v *view) showRollout(ctx context.Context, r *trace.Rollout, asJSON bool) e
 		return v.line(rolloutRecord{r, stages, rows})
 	}
 	fmt.Fprintf(v.out, "rollout %s: %s, exit %s, %d calls, %d + %d tokens, cost %s\n",
-		r.ID, r.Status, dash(r.ExitStatus), r.Calls, r.Usage.Input, r.Usage.Output, money(r.Cost, r.CostBasis))
+		shown.Line(r.ID), r.Status, dash(r.ExitStatus), r.Calls, r.Usage.Input, r.Usage.Output, money(r.Cost, r.CostBasis))
 	for _, s := range stages {
 		fmt.Fprintf(v.out, "stage %s, round %d, try %d: %s %s %s\n", s.Stage, s.Round, s.Try, s.Status, s.ExitStatus, s.Error)
 		if s.Output != nil {
@@ -76,6 +84,33 @@ func (v *view) showRollout(ctx context.Context, r *trace.Rollout, asJSON bool) e
 		v.edits(row.Edits)
 	}
 	return v.lsCalls(ctx, r.ID, false)
+}
+
+// sessionRecord is a session with the ids of its calls.
+type sessionRecord struct {
+	*trace.Session
+	Calls []string `json:"calls"`
+}
+
+// showSession shows what a session holds: those of agents that others started
+// have no rollout to be shown with.
+func (v *view) showSession(ctx context.Context, s *trace.Session, asJSON bool) error {
+	if !asJSON {
+		if err := v.lsCalls(ctx, s.ID, false); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(v.out, "penstock trace show DIR %s.N shows call N\n", s.ID)
+		return err
+	}
+	calls, err := v.Calls(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	record := sessionRecord{Session: s, Calls: []string{}}
+	for _, c := range calls {
+		record.Calls = append(record.Calls, c.ID)
+	}
+	return v.line(record)
 }
 
 func (v *view) edits(list []trace.Edit) {
@@ -135,10 +170,10 @@ func money(usd *float64, basis string) string {
 func head(b *strings.Builder, c *trace.Call) {
 	fmt.Fprintf(b, "call %s: %s, lineage %s, %s\n", c.ID, c.Status, dash(short(c.Lineage)), link(c))
 	if c.Error != nil {
-		fmt.Fprintf(b, "error %s: %s\n", c.Error.Kind, c.Error.Message)
+		fmt.Fprintf(b, "error %s: %s\n", c.Error.Kind, shown.Line(c.Error.Message))
 	}
 	fmt.Fprintf(b, "%s %s, dialect %s, stream %v, HTTP %d, delivered %v, client gone %v\n",
-		c.Method, c.Path, c.Dialect, c.Stream, c.HTTPStatus, c.Delivered, c.ClientGone)
+		c.Method, shown.Line(c.Path), c.Dialect, c.Stream, c.HTTPStatus, c.Delivered, c.ClientGone)
 	fmt.Fprintf(b, "%s: first byte after %s, done after %s\n", c.Received.Format(time.RFC3339Nano), since(c.Received, c.FirstByte), since(c.Received, c.Done))
 	names := make([]string, 0, len(c.Headers))
 	for name := range c.Headers {
@@ -146,7 +181,7 @@ func head(b *strings.Builder, c *trace.Call) {
 	}
 	sort.Strings(names)
 	for _, name := range names {
-		fmt.Fprintf(b, "  %s: %s\n", name, c.Headers[name])
+		fmt.Fprintf(b, "  %s: %s\n", name, shown.Line(c.Headers[name]))
 	}
 	fmt.Fprintf(b, "model %s: asked for %q, served %q, engine %s, format %s, capture %s, weights %s\n",
 		c.ModelEntry, c.ModelAsked, c.ModelServed, c.Engine, c.Format, c.Capture, dash(c.Weights))
@@ -156,7 +191,7 @@ func head(b *strings.Builder, c *trace.Call) {
 		fmt.Fprintf(b, "cost: %s\n", money(c.Cost, c.CostBasis))
 	}
 	if len(c.Unknown) > 0 {
-		fmt.Fprintf(b, "unknown fields: %s\n", strings.Join(c.Unknown, ", "))
+		fmt.Fprintf(b, "unknown fields: %s\n", shown.Line(strings.Join(c.Unknown, ", ")))
 	}
 	for _, w := range c.Warnings {
 		fmt.Fprintf(b, "parser: %s at %d-%d\n", w.Kind, w.Span.Start, w.Span.End)
@@ -214,7 +249,7 @@ func parts(b *strings.Builder, list []chat.Part, c *trace.Call) {
 	for _, p := range list {
 		switch p.Type {
 		case chat.ToolCall:
-			fmt.Fprintf(b, "tool_call %s %s %s", p.ID, p.Name, p.Arguments)
+			fmt.Fprintf(b, "tool_call %s %s %s", shown.Line(p.ID), shown.Line(p.Name), shown.Line(string(p.Arguments)))
 			if c != nil && calls < len(c.Spans) {
 				fmt.Fprintf(b, "  (bytes %d-%d of what was sampled)", c.Spans[calls].Start, c.Spans[calls].End)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-dev/penstock/core/cli/shown"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/format"
@@ -39,7 +40,8 @@ func Command(o Options) *cobra.Command {
 // view is an open run.
 type view struct {
 	*trace.Store
-	out   io.Writer
+	out   io.Writer // for people: what models and agents wrote is escaped
+	exact io.Writer // for JSON
 	texts *texts
 }
 
@@ -54,7 +56,7 @@ func open(cmd *cobra.Command, dir string, o Options, f func(ctx context.Context,
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	return f(ctx, &view{Store: store, out: cmd.OutOrStdout(), texts: newTexts(o)})
+	return f(ctx, &view{Store: store, out: shown.Writer(cmd.OutOrStdout()), exact: cmd.OutOrStdout(), texts: newTexts(o)})
 }
 
 // line writes v as one line of JSON.
@@ -63,7 +65,7 @@ func (v *view) line(x any) error {
 	if err != nil {
 		return err
 	}
-	_, err = v.out.Write(append(b, '\n'))
+	_, err = v.exact.Write(append(b, '\n'))
 	return err
 }
 
@@ -71,14 +73,14 @@ func (v *view) line(x any) error {
 func (v *view) call(ctx context.Context, id string) (*trace.Call, error) {
 	c, err := v.Call(ctx, id)
 	if errors.Is(err, trace.ErrNotFound) {
-		return nil, fmt.Errorf("no call %q; penstock trace ls DIR ROLLOUT lists calls", id)
+		return nil, fmt.Errorf("no call %q; penstock trace ls DIR lists rollouts and sessions, and with one of them its calls", id)
 	}
 	return c, err
 }
 
 // one makes text fit a line of at most n runes.
 func one(text string, n int) string {
-	text = strings.Join(strings.Fields(text), " ")
+	text = shown.Line(strings.Join(strings.Fields(text), " "))
 	if r := []rune(text); len(r) > n {
 		return string(r[:n-1]) + "…"
 	}

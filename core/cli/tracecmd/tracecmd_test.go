@@ -241,8 +241,8 @@ func TestWrongIDsAndFoldersSayWhatToDo(t *testing.T) {
 		want string
 	}{
 		{[]string{"ls", t.TempDir()}, "no such file"},
-		{[]string{"ls", dir, "t9~0"}, `no rollout or session "t9~0"; penstock trace ls DIR lists rollouts`},
-		{[]string{"show", dir, "s-1.9"}, `no call "s-1.9"; penstock trace ls DIR ROLLOUT lists calls`},
+		{[]string{"ls", dir, "t9~0"}, `no rollout or session "t9~0"; penstock trace ls DIR lists them`},
+		{[]string{"show", dir, "s-1.9"}, `no call "s-1.9"; penstock trace ls DIR lists rollouts and sessions`},
 		{[]string{"diff", dir, "s-1.1", "x"}, `no call "x"`},
 	} {
 		_, err := run(t, test.args...)
