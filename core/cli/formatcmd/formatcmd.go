@@ -150,24 +150,13 @@ func readTools(file string) ([]chat.Tool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read tools: %w", err)
 	}
-	var raw []struct {
-		chat.Tool
-		InputSchema json.RawMessage `json:"input_schema"`
-		Function    *chat.Tool      `json:"function"`
-	}
+	var raw []givenTool
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return nil, fmt.Errorf("read tools: %s: %w", file, err)
 	}
 	var tools []chat.Tool
-	for _, r := range raw {
-		t := r.Tool
-		if r.Function != nil {
-			t = *r.Function
-		}
-		if len(t.Parameters) == 0 {
-			t.Parameters = r.InputSchema
-		}
-		tools = append(tools, t)
+	for i := range raw {
+		tools = append(tools, raw[i].tool())
 	}
 	return tools, nil
 }
@@ -178,6 +167,7 @@ func renderCommand(resolve ResolveTemplate) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render -f FORMAT [FILE|-]",
 		Short: "Render a conversation, given as chat JSON, to a prompt",
+		Long:  "Render a conversation, from a file or standard input, to the prompt that a model gets. It is JSON:\n\n" + shape,
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := resolve(cmd.Context(), name, template)
@@ -188,11 +178,11 @@ func renderCommand(resolve ResolveTemplate) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var c chat.Conversation
-			if err := json.Unmarshal(data, &c); err != nil {
-				return fmt.Errorf("read conversation: %w", err)
+			c, err := readConversation(data)
+			if err != nil {
+				return err
 			}
-			r, err := f.Render(cmd.Context(), &format.RenderRequest{Chat: &c})
+			r, err := f.Render(cmd.Context(), &format.RenderRequest{Chat: c})
 			if err != nil {
 				return err
 			}

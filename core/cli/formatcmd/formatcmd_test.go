@@ -121,6 +121,35 @@ func TestRender(t *testing.T) {
 	assert.Equal(t, "[user] hey\n", out)
 	_, err = penstock(t, chat, "render", "-f", "mine", "--template", write(t, "bad.jinja", "x\n{% fro %}"))
 	assert.ErrorContains(t, err, `bad.jinja:2: there is no tag "fro"`)
+	for _, said := range []string{
+		`{"messages":[{"role":"user","content":"hey"}]}`,
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"hey"}]}],"tools":[{"type":"function","function":{"name":"f","parameters":{}}}]}`,
+	} {
+		out, err = penstock(t, said, "render", "-f", "mine")
+		require.NoError(t, err)
+		assert.Equal(t, "U hey\nA ", out)
+	}
+	for said, want := range map[string]string{
+		`{"messages":[{"role":"user","text":"hey"}]}`:                                 `unknown field "text"`,
+		`{"messages":[{"role":"user","content":"a","parts":[]}]}`:                     "messages[0]: it has both content and parts",
+		`{"messages":[{"role":"user"}]}`:                                              "messages[0]: it has no content",
+		`{"messages":[{"role":"user","content":7}]}`:                                  "messages[0]: ",
+		`{"messages":[{"role":"user","content":[{"type":"text","value":"a"}]}]}`:      `unknown field "value"`,
+		`{"messages":[{"role":"user","content":[{"type":"input_text","text":"a"}]}]}`: `no part of type "input_text"`,
+		`{"messages":[{"role":"human","content":"a"}]}`:                               `no role "human"`,
+		`{"messages":[{"content":"a"}]}`:                                              "it has no role",
+		`{"message":[]}`:                                                              `unknown field "message"`,
+		`[]`:                                                                          "read conversation",
+		`{}`:                                                                          "it has no messages",
+		`{"messages":[{"role":"user","content":"a"}]} x`:                              "something follows it",
+	} {
+		_, err = penstock(t, said, "render", "-f", "mine")
+		assert.ErrorContains(t, err, want, said)
+		assert.ErrorContains(t, err, `{"messages": [{"role": `, said)
+	}
+	out, err = penstock(t, "", "render", "--help")
+	require.NoError(t, err)
+	assert.Contains(t, out, shape)
 	_, err = penstock(t, "{", "render", "-f", "mine")
 	assert.ErrorContains(t, err, "read conversation")
 }
@@ -153,6 +182,18 @@ func TestTest(t *testing.T) {
 	assert.ErrorIs(t, err, ErrNothing)
 	assert.ErrorContains(t, err, "none.jsonl holds none")
 	assert.Equal(t, "0 passed, 0 failed\n", out)
+
+	// A format file is looked up beside the cases.
+	file := write(t, "own.jsonl", strings.ReplaceAll(pass, `"mine"`, `"./own.yaml"`))
+	_, err = penstock(t, "", "test", file)
+	assert.ErrorContains(t, err, filepath.Join(filepath.Dir(file), "own.yaml"))
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "own.yaml"), []byte(strings.Replace(spec, "name: mine", "name: own", 1)), 0o644))
+	out, err = penstock(t, "", "test", file)
+	require.NoError(t, err)
+	assert.Equal(t, "1 passed, 0 failed\n", out)
+	out, err = penstock(t, "", "test", "--help")
+	require.NoError(t, err)
+	assert.Contains(t, out, "--plugin string")
 
 	_, err = penstock(t, "", "test", "--plugin", "far.wasm", write(t, "far.jsonl", pass))
 	assert.ErrorContains(t, err, "no plugin far.wasm")

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	coreformat "github.com/penstock-dev/penstock/core/format"
 	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/format"
 	"github.com/penstock-dev/penstock/sdk/format/cases"
@@ -28,6 +30,7 @@ func testCommand(resolve Resolve, plugin FromPlugin, list func() []component.Des
 		Use:   "test FILE",
 		Short: "Run parser cases, whole and split",
 		Long: "Run the cases of a JSONL file, each whole, byte by byte, rune by rune and under random splits.\n" +
+			"A case's format is a name, or a YAML file seen from the folder of FILE.\n" +
 			"Cases of formats that there aren't are skipped and counted. The last line is `N passed, N failed`.\n" +
 			"Exit code 1 says that a case failed, or that none was run.",
 		Args: cobra.ExactArgs(1),
@@ -45,7 +48,7 @@ func testCommand(resolve Resolve, plugin FromPlugin, list func() []component.Des
 	}
 	cmd.Flags().IntVar(&o.splits, "splits", 100, "random splits of each case")
 	cmd.Flags().StringVarP(&o.only, "format", "f", "", "run every case with this format: a name, or a YAML file")
-	cmd.Flags().StringVar(&o.plugin, "plugin", "", "take the formats of a plugin, a program or a .wasm module such as `make plugins` builds")
+	cmd.Flags().StringVar(&o.plugin, "plugin", "", "take the formats of a plugin, a program or a .wasm module such as 'make plugins' builds")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each case")
 	return cmd
 }
@@ -68,6 +71,10 @@ func runCases(cmd *cobra.Command, file string, resolve Resolve, names []string, 
 		name := c.Format
 		if o.only != "" {
 			name = o.only
+		} else if o.plugin == "" && coreformat.IsFile(name) {
+			if !filepath.IsAbs(name) { // the two files go together
+				name = filepath.Dir(file) + "/" + filepath.Clean(name)
+			}
 		} else if !slices.Contains(names, name) {
 			skipped[name]++
 			continue
