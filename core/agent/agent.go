@@ -91,6 +91,7 @@ type Exit struct {
 	Lost bool
 
 	Stdout    string // the end of standard output, cut at a line
+	Cut       bool   // there was more of it
 	Stderr    string // the last 64 KiB of standard error
 	LongLines int    // lines of standard output too long for Spec.Line
 	// OutputErr says why Stdout or Stderr could not be stored whole.

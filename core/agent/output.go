@@ -165,12 +165,15 @@ func (t *tail) piece() []byte {
 	return first[:0]
 }
 
+// over says that more was written than is kept.
+func (t *tail) over() bool { return t.cut || t.length > t.max }
+
 // take returns what is kept, and keeps it no longer. When something was left
 // out it starts at a line; or, in a line that is longer than all that is kept,
 // at a letter.
 func (t *tail) take() string {
 	skip := max(t.length-t.max, 0)
-	cut := t.cut || skip > 0
+	cut := t.over()
 	var b strings.Builder
 	b.Grow(t.length - skip)
 	for i, p := range t.pieces {

@@ -319,6 +319,7 @@ func (p *run) end() (*Exit, error) {
 	if e.Ended.IsZero() {
 		e.Ended = time.Now()
 	}
+	e.Cut = p.stdout.tail.over()
 	e.Stdout, e.Stderr = p.stdout.tail.take(), p.stderr.tail.take()
 	e.LongLines = p.stdout.lines.long
 	e.OutputErr = errors.Join(p.stdout.err, p.stderr.err)

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-dev/penstock/core/agent"
 	"github.com/penstock-dev/penstock/core/agent/sandbox"
 	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/sdk/component"
 )
 
 // openSandboxes tries the sandboxes that stages ask for, each once, and notes
@@ -46,7 +47,7 @@ func (e *Engine) openSandboxes(ctx context.Context) (err error) {
 func (r *rollout) confine(spec *agent.Spec, s *pipeline.Stage, home string) error {
 	box := r.sandboxes[s.Sandbox.Use]
 	if box == nil || box.Name() != sandbox.Bwrap { // which shows what its policy names, and nothing else
-		spec.Hide, spec.Keep, spec.View = []string{r.Folder.Dir}, []string{r.ws.Path(), home}, []string{r.binDir}
+		spec.Hide, spec.Keep, spec.View = []string{r.Folder.Dir}, []string{spec.Dir, home}, []string{r.binDir}
 	}
 	if box == nil {
 		return nil
@@ -55,7 +56,7 @@ func (r *rollout) confine(spec *agent.Spec, s *pipeline.Stage, home string) erro
 	spec.Policy = sandbox.Policy{
 		Read: append([]string{r.binDir}, s.Sandbox.Read...), Write: append([]string{home}, s.Sandbox.Write...), Network: s.Sandbox.Network,
 	}
-	if s.Model == "" {
+	if s.Model == "" || s.Kind == component.Judger { // of a judge, only the judger asks the model
 		return nil
 	}
 	at, err := url.Parse(r.front.URL())

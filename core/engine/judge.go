@@ -8,16 +8,19 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/penstock-dev/penstock/core/agent/workspace"
 	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/doc"
 	"github.com/penstock-dev/penstock/sdk/judger"
 	"github.com/penstock-dev/penstock/sdk/model"
 	sdkrollout "github.com/penstock-dev/penstock/sdk/rollout"
+	sdkworkspace "github.com/penstock-dev/penstock/sdk/workspace"
 )
 
 // judgeError is what retry.on calls a judge that erred.
@@ -76,7 +79,7 @@ func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 	if err != nil {
 		return judger.Verdict{}, fmt.Errorf("copy workspace: %w", err)
 	}
-	defer os.RemoveAll(copied)
+	defer workspace.RemoveAll(copied)
 	data, err := r.data(ctx, res.Attempt, filepath.Join(copied, "workspace"))
 	if err != nil {
 		return judger.Verdict{}, err
@@ -101,6 +104,7 @@ func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 	}
 	judging, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	judging = sdkworkspace.WithRunner(judging, &judged{rollout: r, stage: s, dir: copied})
 	v, err := r.judgers[s.ID].Judge(judging, judger.NewRequest(doc.Bytes(request)))
 	r.closeJudge(ctx, s, asked, &v)
 	// Asked of the clock: a plugin's reply may come before the context tells.
@@ -154,9 +158,8 @@ func (r *rollout) closeJudge(ctx context.Context, s *pipeline.Stage, asked *gate
 
 // data is what a judge sees of the rollout. The workspace is copied to dir.
 func (r *rollout) data(ctx context.Context, attempt, dir string) (*sdkrollout.Data, error) {
-	last := r.last()
-	d, err := r.facts(ctx, &r.state, r.results, attempt, last)
-	if err != nil || last == nil {
+	d, err := r.facts(ctx, &r.state, r.results, attempt, r.last())
+	if err != nil || !r.worked() {
 		return d, err
 	}
 	ws, err := r.workspace()
@@ -168,6 +171,16 @@ func (r *rollout) data(ctx context.Context, attempt, dir string) (*sdkrollout.Da
 	}
 	d.Workspace = dir
 	return d, nil
+}
+
+// worked says whether a program has been in the workspace: an agent, or that of
+// a `run:` stage.
+func (r *rollout) worked() (yes bool) {
+	r.Pipeline.Each(func(s *pipeline.Stage) {
+		res := r.results[s.ID]
+		yes = yes || (s.Kind == component.Invoker || s.Kind == pipeline.KindRun) && res != nil && res.Status != "skipped"
+	})
+	return yes
 }
 
 // last is the result of the last invoker stage, nil before there is one.

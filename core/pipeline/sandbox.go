@@ -10,16 +10,19 @@ import (
 	"github.com/penstock-dev/penstock/sdk/component"
 )
 
-// sandbox reads the sandbox of a stage: its own, else that of the file.
+// sandbox reads the sandbox of a stage: its own, else that of the file. That of
+// the file is for the programs of agents; a judge's program may need more, so
+// that it has one only where its stage says so.
 func (c *check) sandbox(n *yaml.Node, s *Stage) {
 	s.Sandbox = Sandbox{Use: "none"}
 	_, own := lookup(n, "sandbox")
-	if s.Kind != component.Invoker && s.Kind != KindRun {
-		c.refuse(n, "only a stage that starts a program has one: an invoker, or run", "sandbox")
+	judges := s.Kind == component.Judger && s.Descriptor.Want(component.Programs)
+	if s.Kind != component.Invoker && s.Kind != KindRun && !judges {
+		c.refuse(n, "only a stage that starts a program has one: an invoker, a judger that runs programs, or run", "sandbox")
 		return
 	}
 	v := c.f.get(n, "sandbox")
-	if own == nil {
+	if own == nil && !judges {
 		v = c.f.get(c.f.root, "sandbox")
 	}
 	if v != nil && !c.f.bad[v] {

@@ -159,14 +159,16 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 	}
 	s.Kind, s.Name = kind, name
 	c.keysOfKind(n, s)
-	c.sandbox(n, s)
 	c.stageHooks(n, s)
 	d, ok := c.describe(uses, kind, name)
+	s.Descriptor = d
+	if ok || kind != component.Judger {
+		c.sandbox(n, s)
+	}
 	if !ok {
 		c.modelKey(n, s, uses, nil)
 		return s, false
 	}
-	s.Descriptor = d
 	c.modelKey(n, s, uses, &d)
 	if kind == component.Judger && !d.Want("model") {
 		c.refuse(n, d.ID()+" calls no model", "budget")

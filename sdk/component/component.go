@@ -45,7 +45,8 @@ type Descriptor struct {
 	// Wants lists what the component needs of its host beyond the contract:
 	// grants of a WASM module, "ids" of a converter that can't work without
 	// token ids, "model" of an invoker whose program always calls a model,
-	// "no_model" of one whose program never does through the gateway.
+	// "no_model" of one whose program never does through the gateway, Programs
+	// of a judger.
 	Wants []string `json:"wants,omitempty"`
 	// Observes and Changes are hook points; see sdk/hook.
 	Observes []string `json:"observes,omitempty"`
@@ -55,6 +56,10 @@ type Descriptor struct {
 	// Programs are what an invoker knows to start, for `penstock doctor`.
 	Programs []Program `json:"programs,omitempty"`
 }
+
+// Programs is what a judger wants that runs programs in the workspace: its stage
+// may have a sandbox for them.
+const Programs = "programs"
 
 // Program is an agent program that an invoker starts when it is given With as
 // its config. Dialect is the gateway's that it speaks, Version what the program

@@ -201,6 +201,12 @@ func AsksModel() Option {
 	return func(d *component.Descriptor) { d.Wants = append(d.Wants, "model") }
 }
 
+// RunsPrograms says that the judger runs programs in the workspace, so that its
+// stage may have a sandbox for them.
+func RunsPrograms() Option {
+	return func(d *component.Descriptor) { d.Wants = append(d.Wants, component.Programs) }
+}
+
 // Group says that the judger implements GroupJudger.
 func Group() Option {
 	return func(d *component.Descriptor) { d.Methods = append(d.Methods, MethodJudgeGroup) }

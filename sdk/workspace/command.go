@@ -14,8 +14,9 @@ const (
 // Command is a program to run in the workspace.
 type Command struct {
 	Argv []string // the program, found in PATH, and its arguments
-	// Env is added to PATH, the locale, and a HOME that is the workspace; no
-	// other variable of the judger's own gets there.
+	// Env is added to PATH, the locale, and a HOME that is new and empty for
+	// each command; no other variable of the judger's own gets there. In a
+	// judger inside penstock the rest is what a program of a run: stage gets.
 	Env   []string
 	Stdin []byte
 	// Timeout and Output are limits; 0 is the default.
@@ -29,7 +30,7 @@ type Result struct {
 	Signal   string // that ended it, such as "killed"
 	TimedOut bool
 	// Stdout and Stderr are the ends of what it wrote; Cut says that there was
-	// more.
+	// more of Stdout.
 	Stdout, Stderr string
 	Cut            bool
 }

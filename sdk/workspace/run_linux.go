@@ -3,9 +3,10 @@ package workspace
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,47 +16,34 @@ import (
 // nonblock keeps a file that turned into a named pipe from holding us up.
 const nonblock = syscall.O_NONBLOCK
 
-// Run runs a command in the workspace and waits for its end. A command that
-// fails is a Result; an error says that it could not be started. At the end of
-// the command, of its time or of ctx, all that it started and left in its
-// process group is killed.
-func (w *Workspace) Run(ctx context.Context, c Command) (*Result, error) {
-	if len(c.Argv) == 0 {
-		return nil, errors.New("run in the workspace: the command line is empty")
+// run runs a command as a child of this process.
+func (w *Workspace) run(ctx context.Context, c Command) (*Result, error) {
+	home, err := os.MkdirTemp("", "penstock-home-")
+	if err != nil {
+		return nil, err
 	}
-	if c.Timeout <= 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.Output <= 0 {
-		c.Output = DefaultOutput
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("run %s in the workspace: %w", c.Argv[0], err)
-	}
+	defer removeAll(home)
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	stdout, stderr := &tail{limit: c.Output}, &tail{limit: c.Output}
 	cmd := exec.Command(c.Argv[0], c.Argv[1:]...)
-	cmd.Dir, cmd.Env = w.dir, w.environ(c.Env)
+	cmd.Dir, cmd.Env = w.dir, environ(home, c.Env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(string(c.Stdin)), stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second // a process outside of the group may hold the pipes
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("run in the workspace: %w", err)
+		return nil, err
 	}
-	err := end(limited, cmd)
+	err = end(limited, cmd)
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
-		return nil, fmt.Errorf("run %s in the workspace: %w", c.Argv[0], err)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("run %s in the workspace: %w", c.Argv[0], err)
+		return nil, err
 	}
 	r := &Result{Code: cmd.ProcessState.ExitCode(), TimedOut: limited.Err() != nil, Stdout: stdout.text(), Stderr: stderr.text()}
 	if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
 		r.Signal = s.Signal().String()
 	}
-	r.Cut = stdout.cut || stderr.cut
+	r.Cut = stdout.cut
 	return r, nil
 }
 
@@ -75,13 +63,29 @@ func end(ctx context.Context, cmd *exec.Cmd) error {
 	return cmd.Wait()
 }
 
-// environ is the environment of a command.
-func (w *Workspace) environ(extra []string) []string {
-	env := []string{"HOME=" + w.dir}
+// environ is the environment of a command. Its home is not the workspace, in
+// which an agent may have left settings that programs read from there.
+func environ(home string, extra []string) []string {
+	env := []string{"HOME=" + home}
 	for _, name := range []string{"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}
 	}
 	return slices.Concat(env, extra)
+}
+
+// removeAll also removes folders that nobody may write to, as module caches
+// have them. What can't be removed is left: it is in the way of nothing.
+func removeAll(dir string) {
+	if os.RemoveAll(dir) == nil {
+		return
+	}
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	_ = os.RemoveAll(dir)
 }

@@ -12,7 +12,8 @@
 // An agent has written what is in there, so that nothing of it is trusted:
 // no path leads out of the workspace, neither by .. nor by a symbolic link,
 // and a command has a limit of time and of output, and leaves no process
-// behind. A WASM module sees no files: there Open fails.
+// behind. In a judger inside penstock it is kept from all else like the agent
+// was: see Runner. A WASM module sees no files: there Open fails.
 package workspace
 
 import (
@@ -31,7 +32,7 @@ import (
 // MaxFile is the most that ReadFile reads, in bytes.
 const MaxFile = 16 << 20
 
-// ErrNone says that there is no workspace: no agent has run, or the judger is
+// ErrNone says that there is no workspace: no program has run, or the judger is
 // a WASM module.
 var ErrNone = errors.New("the rollout has no workspace here")
 

@@ -112,7 +112,7 @@ func TestCommands(t *testing.T) {
 		{"signal", sh("kill -9 $$"), Result{Code: -1, Signal: "killed"}, false},
 		{"input", Command{Argv: []string{"cat"}, Stdin: []byte("in")}, Result{Stdout: "in"}, true},
 		{"no input", Command{Argv: []string{"cat"}}, Result{}, true},
-		{"environment", Command{Argv: []string{"sh", "-c", `echo "$SECRET_KEY$GIVEN $(test "$HOME" = "$(pwd)" && echo home)"`}, Env: []string{"GIVEN=here"}}, Result{Stdout: "here home\n"}, true},
+		{"environment", Command{Argv: []string{"sh", "-c", `echo "$SECRET_KEY$GIVEN $(ls -A "$HOME" | wc -l)"; touch "$HOME/mine"; test "$HOME" != "$(pwd)"`}, Env: []string{"GIVEN=here"}}, Result{Stdout: "here 0\n"}, true},
 		{"much output", limited(sh("seq 1 100000"), 12), Result{Stdout: "99999\n100000\n"[1:], Cut: true}, true},
 		{"output to the byte", limited(sh("printf 1234"), 4), Result{Stdout: "1234"}, true},
 	} {
@@ -124,9 +124,28 @@ func TestCommands(t *testing.T) {
 		})
 	}
 	_, err := w.Run(t.Context(), Command{Argv: []string{"no-such-program-here"}})
-	require.ErrorContains(t, err, "run in the workspace: ")
+	require.ErrorContains(t, err, "run no-such-program-here in the workspace: ")
 	_, err = w.Run(t.Context(), Command{})
 	require.ErrorContains(t, err, "the command line is empty")
+}
+
+type runnerFunc func(ctx context.Context, dir string, c Command) (*Result, error)
+
+func (f runnerFunc) Run(ctx context.Context, dir string, c Command) (*Result, error) {
+	return f(ctx, dir, c)
+}
+
+// TestTheHostRunsCommands where it gave a way to: with the limits that hold.
+func TestTheHostRunsCommands(t *testing.T) {
+	w := given(t)
+	ctx := WithRunner(t.Context(), runnerFunc(func(_ context.Context, dir string, c Command) (*Result, error) {
+		assert.Equal(t, w.Dir(), dir)
+		assert.Equal(t, Command{Argv: []string{"x"}, Timeout: DefaultTimeout, Output: DefaultOutput}, c)
+		return &Result{Code: 7}, nil
+	}))
+	got, err := w.Run(ctx, Command{Argv: []string{"x"}})
+	require.NoError(t, err)
+	assert.Equal(t, 7, got.Code)
 }
 
 // TestACommandLeavesNothingBehind: neither at its end, nor at the end of its

@@ -36,7 +36,7 @@ type Config struct {
 // Input is what `with:` gives for each rollout.
 type Input struct {
 	Command schema.Argv       `json:"command" desc:"the program and its arguments, or the program alone; a relative path starts at the folder of the pipeline file, and it runs in the workspace"`
-	Env     map[string]string `json:"env,omitempty" desc:"environment beside PATH, the locale and a HOME that is the workspace"`
+	Env     map[string]string `json:"env,omitempty" desc:"environment beside PATH, the locale and a HOME that is empty: a build cache in there is cold, and GOCACHE or the like names another"`
 	Stdin   string            `json:"stdin,omitempty" desc:"standard input"`
 	Files   map[string]string `json:"files,omitempty" desc:"files by their path in the workspace, written before the program runs: tests that the agent may have changed, or has not seen; a text may be {file: PATH}"`
 	Tests   []string          `json:"tests,omitempty" desc:"names of tests that have to pass; with them no others count"`
@@ -308,6 +308,6 @@ func short(text string) string {
 }
 
 func init() {
-	judger.Register("command", New, judger.Input[Input](),
+	judger.Register("command", New, judger.Input[Input](), judger.RunsPrograms(),
 		judger.Summary("runs a program in a copy of the workspace: its exit code, its verdict, or its tests"))
 }
