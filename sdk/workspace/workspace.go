@@ -25,6 +25,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/penstock-dev/penstock/sdk/rollout"
 )
@@ -99,11 +100,12 @@ func (w *Workspace) open(name string) (*os.File, error) {
 
 // WriteFile puts a file in the place of whatever has this path below the
 // workspace, such as a test that the agent may have changed. Folders on the way
-// are made; a link that leads out is an error.
+// are made, in the place of what is there and is none, or is a link that leads
+// out.
 func (w *Workspace) WriteFile(name string, data []byte) error {
 	dir, err := path.Dir(name), error(nil)
 	if dir != "." {
-		err = w.root.MkdirAll(dir, 0o755)
+		err = w.folder(dir)
 	}
 	if err == nil {
 		err = w.Remove(name)
@@ -113,6 +115,63 @@ func (w *Workspace) WriteFile(name string, data []byte) error {
 	}
 	if err != nil {
 		return fmt.Errorf("write %s of the workspace: %w", name, err)
+	}
+	return nil
+}
+
+// folder makes a folder and those on the way to it.
+func (w *Workspace) folder(dir string) error {
+	parts := strings.Split(path.Clean(dir), "/")
+	for i := range parts {
+		at := strings.Join(parts[:i+1], "/")
+		if info, err := w.root.Stat(at); err == nil && info.IsDir() {
+			continue
+		}
+		if err := w.root.RemoveAll(at); err != nil {
+			return err
+		}
+		if err := w.root.Mkdir(at, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Clear removes all that a pattern of path.Match names, so that what is there
+// after a command is of that command. What stands in the way of a folder of the
+// pattern goes, too, a link included, as Files follows none.
+func (w *Workspace) Clear(pattern string) error {
+	if err := w.clear(".", strings.Split(path.Clean(pattern), "/")); err != nil {
+		return fmt.Errorf("clear %s of the workspace: %w", pattern, err)
+	}
+	return nil
+}
+
+func (w *Workspace) clear(dir string, pattern []string) error {
+	if pattern[0] == ".." {
+		return errors.New("it leads out")
+	}
+	all, err := fs.ReadDir(w.root.FS(), dir)
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		ok, err := path.Match(pattern[0], d.Name())
+		at := path.Join(dir, d.Name())
+		switch {
+		case err != nil || !ok:
+		case len(pattern) == 1:
+			err = w.root.RemoveAll(at)
+		case d.IsDir():
+			err = w.clear(at, pattern[1:])
+		default:
+			if err = w.root.RemoveAll(at); err == nil {
+				err = w.root.Mkdir(at, 0o755)
+			}
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

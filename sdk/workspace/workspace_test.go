@@ -194,7 +194,7 @@ func alive(pid int) bool {
 // no link leads out.
 func TestWritingStaysInTheWorkspace(t *testing.T) {
 	w := given(t)
-	for _, name := range []string{"new/deep/c", "answer.txt", "sub", "out", "in", "loop", "pipe"} {
+	for _, name := range []string{"new/deep/c", "answer.txt", "sub", "out", "in", "loop", "pipe", "absolute/c", "answer.txt/below", "pipe/c", "up/secret"} {
 		require.NoError(t, w.WriteFile(name, []byte("mine")), name)
 		got, err := w.ReadFile(name)
 		require.NoError(t, err)
@@ -203,11 +203,30 @@ func TestWritingStaysInTheWorkspace(t *testing.T) {
 	secret, err := os.ReadFile(filepath.Join(w.Dir(), "..", "secret"))
 	require.NoError(t, err)
 	assert.Equal(t, "s3cret", string(secret))
-	assert.Error(t, w.WriteFile("up/secret", []byte("mine")))
 	assert.Error(t, w.WriteFile("../secret", []byte("mine")))
-	assert.Error(t, w.WriteFile("answer.txt/below", []byte("mine")))
-	assert.Error(t, w.Remove("up/secret"))
+	require.NoError(t, os.Symlink("..", filepath.Join(w.Dir(), "above")))
+	assert.Error(t, w.Remove("above/secret"))
 	require.NoError(t, w.Remove("new"))
 	assert.False(t, w.Exists("new"))
 	assert.NoError(t, w.Remove("new"), "what isn't there is no error")
+}
+
+// TestClearing takes away what an agent put where a report will be.
+func TestClearing(t *testing.T) {
+	w := given(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(w.Dir(), "out1", "r.xml", "deep"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(w.Dir(), "out1", "kept.txt"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(w.Dir(), "out2"), nil, 0o600))
+	require.NoError(t, w.Clear("out*/*.xml"))
+	assert.False(t, w.Exists("out1/r.xml"))
+	for _, dir := range []string{"out", "out2"} { // a link and a file
+		info, err := os.Lstat(filepath.Join(w.Dir(), dir))
+		require.NoError(t, err)
+		assert.True(t, info.IsDir(), dir)
+	}
+	all, err := w.Files()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"answer.txt", "out1/kept.txt", "sub/b"}, all)
+	require.NoError(t, w.Clear("none/here"))
+	assert.Error(t, w.Clear("../secret"))
 }

@@ -152,15 +152,9 @@ func restore(w *workspace.Workspace, files map[string]string) (changed []string,
 
 func (c *command) run(ctx context.Context, w *workspace.Workspace, in Input) (judger.Verdict, error) {
 	none := judger.Verdict{}
-	if c.cfg.Report != "" {
-		old, err := reports(w, c.cfg.Report)
-		if err != nil {
+	if c.cfg.Report != "" { // the agent's own word is not asked
+		if err := w.Clear(c.cfg.Report); err != nil {
 			return none, err
-		}
-		for _, name := range old { // the agent's own word is not asked
-			if err := w.Remove(name); err != nil {
-				return none, err
-			}
 		}
 	}
 	var env []string
@@ -188,37 +182,41 @@ func (c *command) run(ctx context.Context, w *workspace.Workspace, in Input) (ju
 		}
 	}
 	texts, err := c.texts(w, res)
-	if err != nil {
-		return none, err
-	}
 	if c.cfg.Result == asJSON {
+		if c.cut(res) {
+			err = errCut
+		}
+		if err != nil {
+			return none, err
+		}
 		return ownVerdict(texts)
 	}
-	return c.tests(in, res, texts)
+	return c.tests(in, res, texts, err), nil
 }
 
-// texts are what is read: standard output, or the files of the report.
+// texts are what is read: standard output, or the files of the report. With an
+// error they are what could be read.
 func (c *command) texts(w *workspace.Workspace, res *workspace.Result) ([]string, error) {
 	if c.cfg.Report == "" {
-		if res.Cut {
-			return nil, errors.New("standard output or error is over the limit, so that it is not known whole; raise output, or read a file with report")
-		}
 		return []string{res.Stdout}, nil
 	}
 	names, err := reports(w, c.cfg.Report)
-	if err != nil {
-		return nil, err
-	}
 	var out []string
 	for _, name := range names {
-		text, err := w.ReadFile(name)
-		if err != nil {
-			return nil, err
+		text, e := w.ReadFile(name)
+		if e != nil {
+			err = errors.Join(err, e)
+			continue
 		}
 		out = append(out, string(text))
 	}
-	return out, nil
+	return out, err
 }
+
+var errCut = errors.New("standard output is over the limit, so that only its end is known; raise output, or read a file with report")
+
+// cut says that the beginning of what is read is missing.
+func (c *command) cut(res *workspace.Result) bool { return c.cfg.Report == "" && res.Cut }
 
 // reports are the files that a pattern names.
 func reports(w *workspace.Workspace, pattern string) ([]string, error) {

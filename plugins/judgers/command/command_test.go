@@ -67,9 +67,6 @@ func TestWhatCantJudgeIsAnError(t *testing.T) {
 		{Config{Result: "json"}, `echo '{"reward": 1, "status": "skipped"}'`, "skipped but has a reward"},
 		{Config{Result: "json", Output: 100}, "seq 1 1000", "over the limit"},
 		{Config{Result: "json", Report: "out/*.json"}, "true", "left 0 reports"},
-		{Config{Result: "go_test"}, "echo ok", "no event of go test -json"},
-		{Config{Result: "tap"}, "echo ok 1", "no plan"},
-		{Config{Result: "junit"}, "echo '<html/>'", "its root is <html>"},
 	} {
 		_, err := judge(t, c.cfg, c.line, Input{}, nil)
 		assert.ErrorContains(t, err, c.want)
@@ -154,6 +151,7 @@ func TestReportsOfTests(t *testing.T) {
 		{"go: no build", Config{}, nil, `{"ImportPath":"m","Action":"build-fail"}` + "\n" + `{"Action":"fail","Package":"m"}`, "1", 0, "failed", "failed: m"},
 		{"go: skipped is no pass", Config{}, nil, `{"Action":"skip","Package":"m","Test":"TestA"}`, "0", 0, "no_tests", "no test passed"},
 		{"go: no module any more", Config{}, nil, "go: cannot find main module", "1", 0, "failed", "the report can't be read"},
+		{"go: no report", Config{}, nil, "ok", "0", 0, "failed", "no event of go test -json"},
 		{"go: those that count", Config{}, []string{"m.TestA"}, goEvents + `{"Action":"fail","Package":"m","Test":"TestB"}`, "1", 1, "passed", ""},
 		{"go: one that isn't there", Config{}, []string{"TestA", "TestZ"}, goEvents, "0", 0, "failed", "failed: TestZ"},
 		{"tap: all pass", Config{Result: "tap"}, []string{"2 plus 2"}, "TAP version 13\n1..2\nok 1 - 2 plus 2\nok 2 x # SKIP no network\n", "0", 1, "passed", ""},
@@ -161,11 +159,23 @@ func TestReportsOfTests(t *testing.T) {
 		{"tap: ended early", Config{Result: "tap"}, nil, "1..3\nok 1\n", "0", 0, "failed", "1 tests of a plan of 3"},
 		{"tap: not done yet", Config{Result: "tap"}, nil, "1..2\nok 1 a\nnot ok 2 b # TODO later\n", "0", 1, "passed", ""},
 		{"tap: bails out", Config{Result: "tap"}, nil, "1..1\nok 1\nBail out! no disk\n", "0", 0, "failed", "Bail out! no disk"},
+		{"tap: no plan", Config{Result: "tap"}, nil, "ok 1", "0", 0, "failed", "the report can't be read: it is no TAP: there is no plan"},
+		{"tap: a tenth of the plan", Config{Result: "tap", Partial: true}, nil, "1..10\nok 1\n", "0", 0.1, "failed", "1 tests of a plan of 10"},
+		{"tap: more than any", Config{Result: "tap", Partial: true}, nil, "1..9223372036854775807\n", "0", 0, "failed", "0 tests of a plan"},
 		{"tap: no tests", Config{Result: "tap"}, nil, "1..0 # SKIP all\n", "0", 0, "no_tests", "no test passed"},
 		{"junit: all pass", Config{Result: "junit", Min: &two}, nil, `<testsuites><testsuite><testcase classname="c" name="a"/><testcase name="b"><system-out>x</system-out></testcase></testsuite></testsuites>`, "0", 1, "passed", ""},
 		{"junit: too few", Config{Result: "junit", Min: &two}, nil, `<testsuite><testcase name="b"/></testsuite>`, "0", 0, "failed", "1 tests passed, want at least 2"},
 		{"junit: one fails", Config{Result: "junit"}, nil, `<testsuite><testcase classname="c" name="a"><failure message="x">y</failure></testcase></testsuite>`, "0", 0, "failed", "failed: c.a"},
-		{"junit: cut", Config{Result: "junit"}, nil, `<testsuite><testcase classname="c" na`, "2", 0, "failed", "it is no XML"},
+		{"junit: none", Config{Result: "junit"}, nil, `<html/>`, "0", 0, "failed", "its root is <html>"},
+		{"junit: control bytes", Config{Result: "junit"}, nil, "<testsuite><testcase name=\"a\"><system-out>\x01</system-out></testcase></testsuite>", "0", 0, "failed", "it is no JUnit XML"},
+		{"junit: a part that can be read", Config{Result: "junit", Partial: true}, nil, `<testsuite><testcase name="a"/><testcase`, "0", 0, "failed", "can't be read"},
+		{"junit: a suite's own error", Config{Result: "junit"}, nil, `<testsuite name="s" errors="1"><testcase name="a"/><error/></testsuite>`, "0", 0, "failed", "failed: suite s failed apart from its tests"},
+		{"junit: more failures than are shown", Config{Result: "junit", Partial: true}, nil, `<testsuites failures="3"><testsuite name="s" failures="2" errors="1"><testcase name="a"/><testcase name="b"><failure/></testcase></testsuite></testsuites>`, "0", 0.25, "failed", "failed: b, suite s counts 3 failures and shows 1"},
+		{"junit: only failures that are counted", Config{Result: "junit"}, nil, `<testsuites errors="1"><testsuite><testcase name="a"/></testsuite></testsuites>`, "0", 0, "failed", "counts 1 failures and shows 0"},
+		{"junit: as many as are shown", Config{Result: "junit", Partial: true}, nil, `<testsuites failures="1"><testsuite failures="1"><testcase name="a"/><testcase name="b"><failure/></testcase></testsuite></testsuites>`, "1", 0.5, "failed", "failed: b"},
+		{"junit: no test", Config{Result: "junit"}, nil, `<testsuite><properties><testcase name="a"/></properties><testcase name="b" status="notrun"/></testsuite>`, "0", 0, "no_tests", "no test passed"},
+		{"junit: status", Config{Result: "junit"}, nil, `<testsuite><testcase name="a" status="run"/><testcase name="b" status="failed"/></testsuite>`, "0", 0, "failed", "failed: b"},
+		{"junit: cut", Config{Result: "junit"}, nil, `<testsuite><testcase classname="c" na`, "2", 0, "failed", "it is no JUnit XML"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.cfg.Result == "" {
@@ -177,6 +187,47 @@ func TestReportsOfTests(t *testing.T) {
 			assert.Equal(t, c.label, v.Label)
 			assert.Contains(t, v.Explanation, c.words)
 		})
+	}
+}
+
+// TestNoiseIsNoError: what the agent's work writes may be more than is read.
+func TestNoiseIsNoError(t *testing.T) {
+	pass := goEvents + `{"Action":"pass","Package":"m","Test":"TestB"}` + "\n"
+	for _, c := range []struct {
+		name   string
+		cfg    Config
+		line   string
+		reward float64
+		words  string
+	}{
+		{"passes", Config{Result: "go_test", Output: 1000}, "seq 1 1000; cat report", 1, ""},
+		{"fails", Config{Result: "go_test", Output: 1000}, "seq 1 1000; cat report; exit 1", 0, "standard output is over the limit"},
+		{"how many passed isn't known", Config{Result: "go_test", Output: 1000, Partial: true}, "seq 1 1000; cat report", 0, "standard output is over the limit"},
+		{"no report is left", Config{Result: "go_test", Output: 1000}, "cat report; seq 1 1000", 0, "standard output is over the limit"},
+		{"on standard error", Config{Result: "go_test", Output: 1000}, "seq 1 1000 >&2; cat report", 1, ""},
+		{"a verdict beside standard error", Config{Result: "json", Output: 1000}, "seq 1 1000 >&2; echo 1", 1, ""},
+		{"a report too large to be read", Config{Result: "go_test", Report: "big"}, "truncate -s 17M big", 0, "the report can't be read: read big of the workspace: it is over"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, err := judge(t, c.cfg, c.line, Input{}, map[string]string{"report": pass})
+			require.NoError(t, err)
+			assert.Equal(t, c.reward, *v.Reward)
+			assert.Contains(t, v.Explanation, c.words)
+		})
+	}
+}
+
+// TestWhatIsInTheWay of a file that is put back, or of a report, goes.
+func TestWhatIsInTheWay(t *testing.T) {
+	in := Input{Files: map[string]string{"t/check.sh": "true"}}
+	v, err := judge(t, Config{Tamper: "score"}, "sh t/check.sh", in, map[string]string{"t": "a file"})
+	require.NoError(t, err)
+	assert.True(t, v.Tampered)
+	assert.Equal(t, 1.0, *v.Reward)
+	for _, planted := range []string{"out", "out/v.json/deep"} {
+		v, err = judge(t, Config{Result: "json", Report: "out/v.json"}, "mkdir -p out && echo 0.5 > out/v.json", Input{}, map[string]string{planted: "1"})
+		require.NoError(t, err)
+		assert.Equal(t, 0.5, *v.Reward, planted)
 	}
 }
 

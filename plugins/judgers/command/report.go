@@ -2,10 +2,8 @@ package command
 
 import (
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,23 +35,38 @@ func (t test) full() string {
 }
 
 // report is what a program said of its tests. Broken are failures that are no
-// test's, such as a package that does not build.
+// test's, such as a package that does not build. Unseen are tests that failed
+// without being told of one by one.
 type report struct {
 	tests  []test
 	broken []string
+	unseen []unseen
 }
 
-// tests judges by a report.
-func (c *command) tests(in Input, res *workspace.Result, texts []string) (judger.Verdict, error) {
+type unseen struct {
+	count int
+	why   string
+}
+
+// tests judges by a report. Unread says what of it could not be read. All that
+// can be wrong with a report the agent's work can have caused, as by ending the
+// program early, so that it is no error.
+func (c *command) tests(in Input, res *workspace.Result, texts []string, unread error) judger.Verdict {
 	var all report
+	var lost string
 	for _, text := range texts {
 		if err := readers[c.cfg.Result](text, &all); err != nil {
-			if res.OK() {
-				return judger.Verdict{}, fmt.Errorf("read the report of %s: %w%s", in.Command[0], err, lastWords(res))
-			}
-			// The agent's work can have caused that, as by ending the program.
-			all.broken = append(all.broken, "the report can't be read: "+err.Error())
+			unread = errors.Join(unread, err)
 		}
+	}
+	// Of a report whose beginning is missing the end is judged, and the exit
+	// code, which knows of all tests; only how many there are nobody knows.
+	if c.cut(res) && (unread != nil || c.cfg.Partial || !res.OK()) {
+		unread = errors.Join(errCut, unread)
+	}
+	if unread != nil {
+		lost = "the report can't be read: " + strings.ReplaceAll(unread.Error(), "\n", "; ")
+		all.broken = append(all.broken, lost)
 	}
 	if len(in.Tests) > 0 {
 		all = named(all, in.Tests)
@@ -67,6 +80,10 @@ func (c *command) tests(in Input, res *workspace.Result, texts []string) (judger
 		}
 	}
 	wrong = append(wrong, all.broken...)
+	for _, u := range all.unseen {
+		n[failed] += u.count
+		wrong = append(wrong, u.why)
+	}
 	ok := len(wrong) == 0 && n[passed] >= max(c.min, len(in.Tests))
 	// Named tests may stand among others that fail, and so fail the program.
 	ok = ok && (res.OK() || len(in.Tests) > 0 && !res.TimedOut)
@@ -74,7 +91,8 @@ func (c *command) tests(in Input, res *workspace.Result, texts []string) (judger
 	v.Label = label(res, ok)
 	if c.cfg.Partial {
 		part := 0.0
-		if total := n[passed] + n[failed] + len(all.broken); n[passed] >= c.min && total > 0 {
+		total := n[passed] + n[failed] + len(all.broken)
+		if n[passed] >= c.min && total > 0 && lost == "" {
 			part = float64(n[passed]) / float64(total)
 		}
 		v = judger.Verdict{Reward: &part, Status: judger.Scored, Label: v.Label}
@@ -88,10 +106,13 @@ func (c *command) tests(in Input, res *workspace.Result, texts []string) (judger
 	case n[passed] < c.min:
 		v.Explanation = fmt.Sprintf("%d tests passed, want at least %d", n[passed], c.min)
 	}
+	if !ok && lost != "" && len(in.Tests) > 0 { // else it is among what is wrong
+		v.Explanation += "; " + lost
+	}
 	if !ok && !res.OK() {
 		v.Explanation = strings.TrimPrefix(v.Explanation+"; ", "; ") + in.Command[0] + " " + ended(res) + lastWords(res)
 	}
-	return v, nil
+	return v
 }
 
 // named keeps the tests that count; one that the report doesn't have failed.
@@ -116,6 +137,9 @@ func named(all report, names []string) report {
 	}
 	return out
 }
+
+// mostUnseen bounds what a report can say of tests that it doesn't show.
+const mostUnseen = 1 << 20
 
 func some(names []string) string {
 	const most = 10
@@ -170,59 +194,11 @@ func readGoTest(text string, out *report) error {
 	return nil
 }
 
-// readJUnit reads JUnit XML, with one suite or several at its root.
-func readJUnit(text string, out *report) error {
-	d := xml.NewDecoder(strings.NewReader(text))
-	root := false
-	for {
-		t, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("it is no XML: %w", err)
-		}
-		start, ok := t.(xml.StartElement)
-		if !ok {
-			continue
-		}
-		if !root && start.Name.Local != "testsuites" && start.Name.Local != "testsuite" {
-			return fmt.Errorf("it is no JUnit XML: its root is <%s>", start.Name.Local)
-		}
-		root = true
-		if start.Name.Local != "testcase" {
-			continue
-		}
-		var c struct {
-			Name    string     `xml:"name,attr"`
-			Class   string     `xml:"classname,attr"`
-			Failure []struct{} `xml:"failure"`
-			Error   []struct{} `xml:"error"`
-			Skipped []struct{} `xml:"skipped"`
-		}
-		if err := d.DecodeElement(&c, &start); err != nil {
-			return fmt.Errorf("it is no XML: %w", err)
-		}
-		found := test{c.Class, c.Name, passed}
-		switch {
-		case len(c.Failure)+len(c.Error) > 0:
-			found.outcome = failed
-		case len(c.Skipped) > 0:
-			found.outcome = skipped
-		}
-		out.tests = append(out.tests, found)
-	}
-	if !root {
-		return errors.New("it is empty")
-	}
-	return nil
-}
-
 // readTAP reads the Test Anything Protocol, its subtests left to their parent.
 // A plan has to be there, and to be kept: without one a program that ended
 // early looks like one that passed.
 func readTAP(text string, out *report) error {
-	plan := -1
+	plan, before := -1, len(out.tests)
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
 		if n, ok := strings.CutPrefix(line, "1.."); ok {
@@ -259,8 +235,15 @@ func readTAP(text string, out *report) error {
 	if plan < 0 {
 		return errors.New("it is no TAP: there is no plan, such as 1..3")
 	}
-	if n := len(out.tests); n != plan {
-		out.broken = append(out.broken, fmt.Sprintf("%d tests of a plan of %d", n, plan))
+	n := len(out.tests) - before
+	if n == plan {
+		return nil
+	}
+	why := fmt.Sprintf("%d tests of a plan of %d", n, plan)
+	if n > plan {
+		out.broken = append(out.broken, why)
+	} else {
+		out.unseen = append(out.unseen, unseen{min(plan-n, mostUnseen), why})
 	}
 	return nil
 }
