@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/penstock-dev/penstock/core/agent"
 	"github.com/penstock-dev/penstock/core/agent/workspace"
 	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/pipeline"
@@ -169,8 +170,22 @@ func (r *rollout) data(ctx context.Context, attempt, dir string) (*sdkrollout.Da
 	if err := ws.CopyTo(dir); err != nil {
 		return nil, fmt.Errorf("copy workspace: %w", err)
 	}
-	d.Workspace = dir
+	d.Workspace, d.Before = dir, r.beforeAgents(ws)
 	return d, nil
+}
+
+// beforeAgents is the workspace as the first agent found it, "" where none ran.
+func (r *rollout) beforeAgents(ws *agent.Workspace) string {
+	if len(r.order) == 0 {
+		return ""
+	}
+	first := r.order[0]
+	for round := 1; round <= r.results[first].Round; round++ {
+		if name := snapshotOf(first, round); ws.HasSnapshot(name) {
+			return ws.SnapshotPath(name)
+		}
+	}
+	return ""
 }
 
 // worked says whether a program has been in the workspace: an agent, or that of

@@ -421,7 +421,7 @@ func (r *rollout) place(stage string, res *trace.StageResult) (home, artifacts s
 	if err != nil {
 		return "", "", err
 	}
-	before := fmt.Sprintf("%s.%d", stage, res.Round)
+	before := snapshotOf(stage, res.Round)
 	if ws.HasSnapshot(before) {
 		err = ws.Restore(before)
 	} else {
@@ -436,6 +436,9 @@ func (r *rollout) place(stage string, res *trace.StageResult) (home, artifacts s
 	artifacts, err = r.Folder.Artifacts(r.state.ID, stage, res.Round, res.Try)
 	return home, artifacts, err
 }
+
+// snapshotOf is the name of the workspace as it was before a stage's round.
+func snapshotOf(stage string, round int) string { return fmt.Sprintf("%s.%d", stage, round) }
 
 // dropWorkspace removes the workspace as `workspace: keep` says.
 func (r *rollout) dropWorkspace() error {

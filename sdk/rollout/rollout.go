@@ -4,7 +4,7 @@
 //
 // The JSON form: {id, sample, attempt, final_text, exit_status, status,
 // messages (chat, the main lineage), tool_calls [{id, name, arguments,
-// result, is_error}], usage, cost, workspace, artifacts, stages {<id>:
+// result, is_error}], usage, cost, workspace, workspace_before, artifacts, stages {<id>:
 // {status, output}}}.
 package rollout
 
@@ -33,6 +33,11 @@ func (r Rollout) ExitStatus() string { return r.String("exit_status") }
 
 // Workspace is the path of a copy of the agent's workspace, "" in WASM.
 func (r Rollout) Workspace() string { return r.String("workspace") }
+
+// WorkspaceBefore is the path of the workspace as the first agent found it, for
+// what it made away with. Nothing may be changed there. "" where no agent ran,
+// and in WASM.
+func (r Rollout) WorkspaceBefore() string { return r.String("workspace_before") }
 
 // Usage counts the tokens of the whole rollout.
 func (r Rollout) Usage() chat.Usage {
@@ -106,6 +111,7 @@ type Data struct {
 	ExitStatus string               `json:"exit_status"`
 	Status     string               `json:"status"`
 	Workspace  string               `json:"workspace,omitempty"`
+	Before     string               `json:"workspace_before,omitempty"`
 	Artifacts  map[string]string    `json:"artifacts,omitempty"`
 	Usage      chat.Usage           `json:"usage"`
 	Cost       *float64             `json:"cost,omitempty"`

@@ -40,8 +40,9 @@ var ErrNone = errors.New("the rollout has no workspace here")
 // Workspace is a judger's own copy of the files that an agent left. Its
 // methods may be called from several goroutines.
 type Workspace struct {
-	dir  string
-	root *os.Root
+	dir    string
+	root   *os.Root
+	before *os.Root // as the agent found it; nil where that isn't known
 }
 
 // Open opens the copy that a judger is given. Close closes it.
@@ -54,11 +55,23 @@ func Open(r rollout.Rollout) (*Workspace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the workspace: %w", err)
 	}
-	return &Workspace{dir, root}, nil
+	w := &Workspace{dir: dir, root: root}
+	if before := r.WorkspaceBefore(); before != "" {
+		if w.before, err = os.OpenRoot(before); err != nil {
+			root.Close()
+			return nil, fmt.Errorf("open the workspace as it was: %w", err)
+		}
+	}
+	return w, nil
 }
 
 // Close closes the workspace. Its files stay until the judge's call is over.
-func (w *Workspace) Close() error { return w.root.Close() }
+func (w *Workspace) Close() error {
+	if w.before != nil {
+		_ = w.before.Close()
+	}
+	return w.root.Close()
+}
 
 // Dir is the path of the workspace.
 func (w *Workspace) Dir() string { return w.dir }
@@ -188,6 +201,20 @@ func (w *Workspace) Remove(name string) error {
 // Exists says whether there is a file or folder of this path in the workspace.
 func (w *Workspace) Exists(name string) bool {
 	_, err := w.root.Stat(name)
+	return err == nil
+}
+
+// Lstat says what has this path in the workspace; of a link, the link itself.
+func (w *Workspace) Lstat(name string) (fs.FileInfo, error) { return w.root.Lstat(name) }
+
+// Had says whether there was a file or folder of this path when the first agent
+// began. Links that an agent made and that lead out, and what is neither a file
+// nor a folder, are left out of the copy, so that they look as if removed.
+func (w *Workspace) Had(name string) bool {
+	if w.before == nil {
+		return false
+	}
+	_, err := w.before.Lstat(name)
 	return err == nil
 }
 

@@ -112,6 +112,9 @@ func (w *Workspace) HasSnapshot(name string) bool {
 	return err == nil && isDir(path)
 }
 
+// SnapshotPath is the folder of a snapshot, which is not to be changed.
+func (w *Workspace) SnapshotPath(name string) string { return filepath.Join(w.dir, snapsName, name) }
+
 // Restore puts the workspace back to a snapshot, which stays.
 func (w *Workspace) Restore(name string) error {
 	from, err := w.named(snapsName, name)

@@ -134,13 +134,21 @@ func (c *command) Judge(ctx context.Context, r *judger.Request) (judger.Verdict,
 	return v, err
 }
 
-// restore writes the files and names those that were there with other content.
+// restore writes the files and names those that the agent changed: those with
+// other content, those that are no regular file any more, and those that are
+// gone, if they were there for it to see.
 func restore(w *workspace.Workspace, files map[string]string) (changed []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		want := strings.TrimSuffix(files[name], "\n") + "\n" // a text out of YAML may have lost its last line end
-		got, err := w.ReadFile(name)
-		same := err == nil && strings.TrimSuffix(strings.ReplaceAll(string(got), "\r\n", "\n"), "\n")+"\n" == want
-		if !same && !errors.Is(err, fs.ErrNotExist) {
+		same := false
+		switch info, err := w.Lstat(name); {
+		case errors.Is(err, fs.ErrNotExist):
+			same = !w.Had(name)
+		case err == nil && info.Mode().IsRegular():
+			got, err := w.ReadFile(name)
+			same = err == nil && strings.TrimSuffix(strings.ReplaceAll(string(got), "\r\n", "\n"), "\n")+"\n" == want
+		}
+		if !same {
 			changed = append(changed, name)
 		}
 		if err := w.WriteFile(name, []byte(want)); err != nil {

@@ -217,6 +217,42 @@ func TestNoiseIsNoError(t *testing.T) {
 	}
 }
 
+// TestATestThatIsGoneWasTamperedWith: removed, or with a link or a pipe in its
+// place, which a link that leads out and a pipe are to a judge, too.
+func TestATestThatIsGoneWasTamperedWith(t *testing.T) {
+	for name, c := range map[string]struct {
+		had, link bool
+		tampered  bool
+	}{
+		"removed":       {had: true, tampered: true},
+		"never there":   {},
+		"a link":        {had: true, link: true, tampered: true},
+		"a link anyhow": {link: true, tampered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, before := t.TempDir(), t.TempDir()
+			if c.had {
+				require.NoError(t, os.WriteFile(filepath.Join(before, "check.sh"), []byte("true\n"), 0o600))
+			}
+			if c.link {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.sh"), []byte("true\n"), 0o600))
+				require.NoError(t, os.Symlink("mine.sh", filepath.Join(dir, "check.sh")))
+			}
+			request, err := json.Marshal(map[string]any{
+				"input": Input{Command: []string{"sh", "check.sh"}, Files: map[string]string{"check.sh": "true"}}, "task": map[string]any{},
+				"rollout": map[string]any{"workspace": dir, "workspace_before": before},
+			})
+			require.NoError(t, err)
+			j, err := New(Config{})
+			require.NoError(t, err)
+			v, err := j.Judge(t.Context(), judger.NewRequest(doc.Bytes(request)))
+			require.NoError(t, err)
+			assert.Equal(t, c.tampered, v.Tampered)
+			assert.Equal(t, c.tampered, *v.Reward == 0)
+		})
+	}
+}
+
 // TestWhatIsInTheWay of a file that is put back, or of a report, goes.
 func TestWhatIsInTheWay(t *testing.T) {
 	in := Input{Files: map[string]string{"t/check.sh": "true"}}
