@@ -53,3 +53,30 @@ exit 3
 	assert.NotContains(t, string(events), "mine\n")
 	assert.Never(t, func() bool { _, err := os.Stat(left); return err == nil }, 3e9, 1e8)
 }
+
+// TestAJudgesSandbox bounds the program of a judge whose stage has one, and that
+// of the file, which is for agents, does not.
+func TestAJudgesSandbox(t *testing.T) {
+	for _, name := range []string{"landlock", "bwrap"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			secret := filepath.Join(dir, "secret")
+			require.NoError(t, os.WriteFile(secret, []byte("of the user"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "pipeline.yaml"), []byte(`penstock: v1
+sandbox: `+name+`
+tasks: { inline: [{ id: a }] }
+stages:
+  - { id: make, run: [sh, -c, "echo made > made"] }
+  - { id: inside, uses: judger/command, sandbox: `+name+`, with: { command: [sh, -c, "cat made && ! cat `+secret+`"] } }
+  - { id: outside, uses: judger/command, with: { command: [sh, -c, "cat made && cat `+secret+`"] } }
+reward: "${{ (inside.output.reward ?? 0) * (outside.output.reward ?? 0) }}"
+`), 0o600))
+			out, code := penstock(t, dir, "run", "pipeline.yaml", "--out", "out")
+			if code == 2 && strings.Contains(out, "[sandbox]") {
+				t.Skip(out)
+			}
+			require.Equal(t, 0, code, out)
+			assert.Equal(t, []string{"1"}, column(t, filepath.Join(dir, "out", "rollouts.jsonl"), "reward"), out)
+		})
+	}
+}

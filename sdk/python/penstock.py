@@ -33,10 +33,12 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 
@@ -125,7 +127,14 @@ class Rollout(dict):
         process group is killed at its end, or at the end of its time."""
         root = self._below(".")
         given = {n: os.environ[n] for n in ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR") if n in os.environ}
-        given.update({"HOME": root}, **(env or {}))
+        # Not the workspace, in which an agent may have left settings that programs read.
+        home = tempfile.mkdtemp(prefix="penstock-home-")
+        try:
+            return self._run(root, argv, timeout, output, {**given, "HOME": home, **(env or {})}, stdin)
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+
+    def _run(self, root, argv, timeout, output, given, stdin):
         p = subprocess.Popen(argv, cwd=root, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, start_new_session=True)
         ends = [_Tail(p.stdout, output), _Tail(p.stderr, output)]

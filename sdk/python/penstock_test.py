@@ -91,6 +91,7 @@ class Test(unittest.TestCase):
             got = r.run(["sh", "-c", "seq 1 100000"], output=7)
             self.assertEqual([got.stdout, got.ok], ["100000\n", True])
             os.environ["SECRET_KEY"] = "s3cret"
+            self.assertEqual(r.run(["sh", "-c", 'ls -A "$HOME"; test "$HOME" != "$PWD" && echo apart']).stdout, "apart\n")
             self.assertEqual(r.run(["sh", "-c", 'echo "$SECRET_KEY$GIVEN"'], env={"GIVEN": "x"}).stdout, "x\n")
             for text, timeout, ok in (("sleep 300 & echo $!", 60, True), ("sleep 300 & echo $!; sleep 300", 0.5, False)):
                 got = r.run(["sh", "-c", text], timeout=timeout)
