@@ -75,3 +75,41 @@ func jsonOf(t *testing.T, v any) string {
 	require.NoError(t, err)
 	return strings.NewReplacer(`\u003e`, ">", `\u0026`, "&").Replace(string(b))
 }
+
+// TestRunFolderIsHiddenInSandboxes: a stage that may read, and even write, the
+// project finds nothing in the folder of its own run, which is below it.
+func TestRunFolderIsHiddenInSandboxes(t *testing.T) {
+	for _, name := range []string{"landlock", "bwrap"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			look := `cat $0/mine; for d in $0/runs/*; do ls $d; cat $d/gateway.json $d/run.json; echo x >> $d/events.jsonl; done; echo made > made; cat made; echo y > $HOME/y; cat $HOME/y; true`
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("of the project\n"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "pipeline.yaml"), []byte(`penstock: v1
+tasks: { inline: [{ id: a }] }
+stages:
+  - id: look
+    run: `+jsonOf(t, []string{"sh", "-c", look, dir})+`
+    sandbox: { use: `+name+`, read: [`+dir+`], write: [`+dir+`] }
+`), 0o600))
+			out, code := penstock(t, dir, "run", "pipeline.yaml")
+			if code == 2 && strings.Contains(out, "[sandbox]") {
+				t.Skip(out)
+			}
+			require.Equal(t, 0, code, out)
+			file, err := os.ReadFile(filepath.Join(dir, "runs", "latest", "run.json"))
+			require.NoError(t, err)
+			if !strings.Contains(string(file), `"hidden": true`) {
+				t.Skip("this machine allows no namespaces")
+			}
+			said, err := os.ReadFile(filepath.Join(dir, "runs", "latest", "artifacts", "a~0", "look", "1.1", "stdout"))
+			require.NoError(t, err)
+			assert.NotContains(t, string(said), "operator_token")
+			assert.True(t, strings.HasPrefix(string(said), "of the project\n"), "%s", said)
+			assert.True(t, strings.HasSuffix(string(said), "made\ny\n"), "%s", said)
+			assert.Empty(t, strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(string(said), "of the project\n"), "made\ny\n"), "work\n", ""), "the way to its workspace alone")
+			events, err := os.ReadFile(filepath.Join(dir, "runs", "latest", "events.jsonl"))
+			require.NoError(t, err)
+			assert.NotContains(t, string(events), "\nx\n")
+		})
+	}
+}

@@ -23,10 +23,7 @@ func (p *run) hidden(r *Runner) (view, error) {
 	}
 	if !r.Hides() {
 		p.log.Debug("agent sees folders that should be hidden", "reason", "no namespaces")
-		return view{}, nil
-	}
-	if s.Sandbox != nil && s.Sandbox.Name() == sandbox.Bwrap && os.Geteuid() == 0 {
-		return view{}, errors.New("hide folders: root can't both hide them and use the sandbox bwrap; it shows only what its policy names")
+		return view{}, p.shown(r)
 	}
 	keep := s.Keep
 	if p.temp != nil {
@@ -37,6 +34,28 @@ func (p *run) hidden(r *Runner) (view, error) {
 		return view{}, fmt.Errorf("hide folders: %w", err)
 	}
 	return v, v.check(s, p.path)
+}
+
+// shown refuses a sandbox that would show what can't be hidden: bwrap may have
+// namespaces where the shim has none.
+func (p *run) shown(r *Runner) error {
+	s := p.spec
+	if s.Sandbox == nil || s.Sandbox.Name() != sandbox.Bwrap {
+		return nil
+	}
+	policy := p.policy(r)
+	for _, dir := range s.Hide {
+		real, err := resolve(dir)
+		if err != nil {
+			return fmt.Errorf("hide folders: %w", err)
+		}
+		for _, path := range slices.Concat(policy.Read, policy.Write) {
+			if named, err := resolve(path); err == nil && below(named, real) {
+				return fmt.Errorf("hide folders: %s is in %s, which the sandbox shows, and can't be hidden on this machine: it allows no namespaces", dir, path)
+			}
+		}
+	}
+	return nil
 }
 
 func newView(hide, keep, readOnly []string) (v view, err error) {

@@ -227,32 +227,95 @@ func TestNothingStartsUnhidden(t *testing.T) {
 	require.Equal(t, operatorToken, string(e.Stdout), "and where it can't, that is said")
 }
 
+// What a sandbox may show, and PATH, can hold the run folder: it stays hidden,
+// and the agent's own folders stay its own.
 func TestHiddenInASandbox(t *testing.T) {
-	r := runner("")
-	if !r.Hides() {
-		t.Skip("this machine allows no namespaces")
-	}
 	for _, name := range []string{sandbox.Landlock, sandbox.Bwrap} {
 		t.Run(name, func(t *testing.T) {
-			box, err := r.Sandbox(t.Context(), name)
-			if err != nil {
-				t.Skip(err)
-			}
-			run, s := hiding(t, t.TempDir())
-			s.Sandbox, s.Env = box, []string{"PATH=/usr/bin:/bin"}
-			s = shell(s, "cat ../../../gateway.json; ls -A ../../..; echo x > mine; cat mine")
-			e, err := r.Run(t.Context(), s)
-			if name == sandbox.Bwrap && os.Geteuid() == 0 {
-				require.ErrorContains(t, err, "root can't both")
-				return
-			}
-			require.NoError(t, err)
-			require.True(t, e.Hidden)
-			require.True(t, strings.HasSuffix(string(e.Stdout), "x\n"), "%s", e.Stderr)
-			require.NotContains(t, string(e.Stdout), operatorToken)
-			require.FileExists(t, filepath.Join(run, "work/a/work/mine"))
+			eachHostIn(t, canHide, func(t *testing.T, h *host, isolation string) {
+				h.sandbox = name
+				if !h.has(t, isolation) {
+					t.Skip("this machine has no such sandbox")
+				}
+				run, s := hidingHost(t, h)
+				project := filepath.Dir(run)
+				require.NoError(t, os.WriteFile(filepath.Join(project, "readme"), []byte("of the project\n"), 0o644))
+				link := filepath.Join(filepath.Dir(project), "link")
+				require.NoError(t, os.Symlink(project, link))
+				home := filepath.Join(run, "work/a/homes/1")
+				path := s.Env[0]
+				for _, test := range []struct {
+					name, path, shows string
+					policy            sandbox.Policy
+				}{
+					{"nothing else", path, "", sandbox.Policy{}},
+					{"reads the project", path, "of the project\n", sandbox.Policy{Read: []string{project}}},
+					{"reads it through a link", path, "of the project\n", sandbox.Policy{Read: []string{project, link}}},
+					{"writes the project", path, "of the project\n", sandbox.Policy{Write: []string{project}}},
+					{"PATH has it", path + ":" + project, "of the project\n", sandbox.Policy{}},
+				} {
+					t.Run(test.name, func(t *testing.T) {
+						s := s
+						s.Env, s.Policy = append([]string{test.path}, s.Env[1:]...), test.policy
+						s.Policy.Read = append([]string{filepath.Join(run, "work/.bin")}, test.policy.Read...)
+						s.Policy.Write = append([]string{home}, test.policy.Write...)
+						e := h.run(t, isolation, shell(s, `cd ../../..; cat ../readme; cat gateway.json trace/penstock.db work/b/work/secret
+							for d in $RUN `+link+`/run /proc/[0-9]*/root$RUN; do cat $d/trace/penstock.db; echo x >> $d/gateway.json; done
+							umount -l $RUN; cat $RUN/trace/penstock.db; unshare -Urm sh -c 'umount -l $RUN; cat $RUN/trace/penstock.db'
+							cd $RUN/work/a/work; echo x > mine; cat mine; echo y > ~/f; cat ~/f; echo z > $TMPDIR/t; cat $TMPDIR/t`))
+						require.True(t, e.Hidden)
+						require.Equal(t, test.shows+"x\ny\nz\n", string(e.Stdout), "%s", e.Stderr)
+						require.FileExists(t, filepath.Join(run, "work/a/work/mine"))
+						kept, err := os.ReadFile(filepath.Join(run, "gateway.json"))
+						require.NoError(t, err)
+						require.Equal(t, operatorToken, string(kept))
+					})
+				}
+			})
 		})
 	}
+}
+
+// What a program leaves in shared memory is of its run alone.
+func TestSharedMemoryIsOfOneRun(t *testing.T) {
+	for _, name := range []string{sandbox.Landlock, sandbox.Bwrap} {
+		t.Run(name, func(t *testing.T) {
+			r := runner("")
+			box, err := r.Sandbox(t.Context(), name)
+			if err != nil || !r.Hides() {
+				t.Skip("this machine has no such sandbox, or allows no namespaces: ", err)
+			}
+			if info, err := os.Stat("/dev/shm"); err != nil || !info.IsDir() {
+				t.Skip("this machine has no shared memory")
+			}
+			run, s := hiding(t, t.TempDir())
+			left := filepath.Join("/dev/shm", "penstock-"+filepath.Base(filepath.Dir(run))+fmt.Sprint(os.Getpid()))
+			s.Sandbox, s.Policy.Read = box, []string{filepath.Join(run, "work/.bin")}
+			for range 2 {
+				e := run1(t, r, shell(s, "cat "+left+"; echo left > "+left+"; cat "+left))
+				require.Equal(t, "left\n", string(e.Stdout), "%s", e.Stderr)
+				require.NoFileExists(t, left)
+			}
+		})
+	}
+}
+
+// bwrap may have namespaces where the shim has none. What it would show of a
+// run folder is refused then.
+func TestNoSandboxShowsWhatCantBeHidden(t *testing.T) {
+	r := runner(IsolationWalk)
+	box, err := r.Sandbox(t.Context(), sandbox.Bwrap)
+	if err != nil {
+		t.Skip(err)
+	}
+	run, s := hiding(t, t.TempDir())
+	s.Sandbox, s.Policy.Read = box, []string{filepath.Join(run, "work/.bin")}
+	e := run1(t, r, shell(s, "cat ../../../gateway.json; echo done"))
+	require.Equal(t, "done\n", string(e.Stdout), "%s", e.Stderr)
+	s.Policy.Read = append(s.Policy.Read, filepath.Dir(run))
+	_, err = r.Run(t.Context(), shell(s, "touch started"))
+	require.ErrorContains(t, err, "can't be hidden on this machine")
+	require.NoFileExists(t, filepath.Join(s.Dir, "started"))
 }
 
 func BenchmarkStartHidden(b *testing.B) {

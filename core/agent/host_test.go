@@ -87,7 +87,7 @@ func (h *host) command(t *testing.T, isolation string, s Spec) *exec.Cmd {
 func specJSON(s Spec) map[string]any {
 	return map[string]any{
 		"Argv": s.Argv, "Env": s.Env, "Dir": s.Dir, "Stdin": s.Stdin, "Timeout": s.Timeout, "Grace": s.Grace,
-		"Hide": s.Hide, "Keep": s.Keep, "View": s.View,
+		"Hide": s.Hide, "Keep": s.Keep, "View": s.View, "Policy": s.Policy,
 	}
 }
 
@@ -126,6 +126,14 @@ func (h *host) run(t *testing.T, isolation string, s Spec) *Exit {
 	require.False(t, e.Lost)
 	require.Equal(t, isolation, e.Isolation)
 	return &e
+}
+
+// has tells whether the host's sandbox is there for its user.
+func (h *host) has(t *testing.T, isolation string) bool {
+	t.Helper()
+	_, err := h.command(t, isolation, job(t, "true")).Output()
+	var exit *exec.ExitError
+	return !errors.As(err, &exit) || exit.ExitCode() != 3
 }
 
 // promised is a time that is promised where nothing else runs, as the long

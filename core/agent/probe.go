@@ -161,6 +161,15 @@ func escape(args []string) int {
 	if os.Link(secret, "hard") == nil {
 		fails("read a file outside through a hard link", read("hard"))
 	}
+	fails("read a file outside through another process", func() error {
+		seen, _ := filepath.Glob("/proc/[0-9]*/root" + secret)
+		for _, path := range seen {
+			if read(path) == nil {
+				return nil
+			}
+		}
+		return fs.ErrNotExist
+	}())
 	fails("list a folder outside", func() error { _, err := os.ReadDir(out); return err }())
 	fails("make a file outside", notExist(os.WriteFile(filepath.Join(out, "new"), []byte("x"), 0o600), filepath.Join(out, "new")))
 	fails("truncate a file outside", os.Truncate(secret, 0))

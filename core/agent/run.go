@@ -182,6 +182,12 @@ func (p *run) command(r *Runner) (sandbox.Command, error) {
 	if s.Sandbox == nil {
 		return sandbox.Command{Path: p.path, Argv: s.Argv}, nil
 	}
+	return s.Sandbox.Command(p.policy(r), s.Dir, p.path, s.Argv)
+}
+
+// policy is the spec's, with what every program needs.
+func (p *run) policy(r *Runner) sandbox.Policy {
+	s := p.spec
 	policy := s.Policy
 	policy.Read = slices.Concat(policy.Read, sandbox.ProgramPaths(p.path, lookup(s.Env, "PATH")))
 	if self, err := filepath.EvalSymlinks(r.shim[0]); err == nil { // what BinDir links to
@@ -191,7 +197,7 @@ func (p *run) command(r *Runner) (sandbox.Command, error) {
 	if p.temp != nil {
 		policy.Write = append(policy.Write, p.temp.Path)
 	}
-	return s.Sandbox.Command(policy, s.Dir, p.path, s.Argv)
+	return policy
 }
 
 // writeStdin ends when all is written, when the program has closed its end,

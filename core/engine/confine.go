@@ -43,12 +43,12 @@ func (e *Engine) openSandboxes(ctx context.Context) (err error) {
 
 // confine bounds what a program of a stage may touch. Of the run folder it
 // gets nothing but its workspace, its home and the bin folder: the tasks and
-// their answers, the operator's token and the other rollouts are in there.
+// their answers, the operator's token and the other rollouts are in there. No
+// kind of sandbox makes up for it: a folder that a stage may read, or that PATH
+// names, can be one that the run folder is in.
 func (r *rollout) confine(spec *agent.Spec, s *pipeline.Stage, home string) error {
+	spec.Hide, spec.Keep, spec.View = []string{r.Folder.Dir}, []string{spec.Dir, home}, []string{r.binDir}
 	box := r.sandboxes[s.Sandbox.Use]
-	if box == nil || box.Name() != sandbox.Bwrap { // which shows what its policy names, and nothing else
-		spec.Hide, spec.Keep, spec.View = []string{r.Folder.Dir}, []string{spec.Dir, home}, []string{r.binDir}
-	}
 	if box == nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -11,6 +12,9 @@ import (
 )
 
 const maxBwrapArgs = 9000 // as compiled into it
+
+// unhiding are the capabilities of kernel.Unhiding that a user namespace gives.
+var unhiding = []string{"CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_MKNOD"}
 
 type bwrap struct {
 	path    string
@@ -44,6 +48,11 @@ func (b *bwrap) Limits() string {
 // where the kernel can. Processes are left to the shim: with a namespace of
 // bwrap's own, SIGTERM would leave the program no time to end. What a signal
 // ended has the exit code 128 and its number, as bwrap tells it.
+//
+// Root gets a user namespace, as every other user does, and loses there what it
+// could take a mount away with. Without that it would find the host's files
+// below /proc/PID/root of bwrap itself. The price is that files of other users
+// are nobody's in it.
 func (b *bwrap) Command(p Policy, dir, path string, argv []string) (Command, error) {
 	if err := p.check(); err != nil {
 		return Command{}, err
@@ -51,6 +60,12 @@ func (b *bwrap) Command(p Policy, dir, path string, argv []string) (Command, err
 	args := []string{
 		"bwrap", "--unshare-ipc", "--unshare-uts",
 		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+	}
+	if os.Geteuid() == 0 {
+		args = append(args, "--unshare-user")
+		for _, c := range unhiding {
+			args = append(args, "--cap-drop", c)
+		}
 	}
 	for _, system := range systemRead {
 		args = append(args, "--ro-bind-try", system, system)

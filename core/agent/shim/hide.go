@@ -3,6 +3,7 @@ package shim
 import (
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -48,7 +49,29 @@ func (o *Order) hide() error {
 			return errors.New("hide " + dir + ": make it read-only: " + err.Error())
 		}
 	}
+	if err := o.ownShm(); err != nil {
+		return errors.New("make a /dev/shm of its own: " + err.Error())
+	}
 	return hideDisks()
+}
+
+// ownShm puts an empty /dev/shm in the place of the machine's, which landlock
+// would leave to all programs at once, unless something is kept below it.
+func (o *Order) ownShm() error {
+	const shm = "/dev/shm"
+	if o.Rules == nil || !o.Rules.Files {
+		return nil
+	}
+	for _, path := range slices.Concat([]string{o.Dir, o.Path}, o.Hide, o.Keep, o.View, o.Rules.Read, o.Rules.Write) {
+		if len(path) > len(shm) && path[:len(shm)+1] == shm+"/" {
+			return nil
+		}
+	}
+	err := syscall.Mount("tmpfs", shm, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=1777")
+	if err == syscall.ENOENT {
+		return nil
+	}
+	return err
 }
 
 // open opens what is kept. A path is as the host has resolved it: a link in

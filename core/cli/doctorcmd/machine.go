@@ -80,6 +80,15 @@ func (m *machine) print(w io.Writer) {
 	fmt.Fprintf(t, "run folder\t%s\n", hidden)
 	for _, s := range m.Sandboxes {
 		what := "holds: " + s.Limits
+		switch s.Name {
+		case sandbox.Landlock:
+			what += "; not held: chmod and chown outside, UDP"
+			if !m.Hides {
+				what += ", /dev/shm"
+			}
+		case sandbox.Bwrap:
+			what += "; not held: UDP"
+		}
 		if s.Error != "" {
 			what = "not here: " + s.Error
 		}
