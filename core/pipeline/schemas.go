@@ -39,6 +39,7 @@ func (s *schemaSet) compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 	c.AssertFormat()
 	c.RegisterFormat(&jsonschema.Format{Name: "duration", Validate: goDuration})
 	c.RegisterFormat(&jsonschema.Format{Name: "name-or-file", Validate: func(any) error { return nil }})
+	c.RegisterFormat(&jsonschema.Format{Name: "names-differ", Validate: namesDiffer})
 	const url = "plugin.json"
 	if err := c.AddResource(url, doc); err != nil {
 		return nil, err
@@ -52,6 +53,22 @@ func (s *schemaSet) compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 	}
 	s.compiled[string(raw)] = out
 	return out, nil
+}
+
+// namesDiffer is the format "names-differ" of the sdk's schemas: of a list, no two
+// objects have one name. An empty one may stand in for an expression.
+func namesDiffer(v any) error {
+	list, _ := v.([]any)
+	seen := map[string]bool{}
+	for _, item := range list {
+		object, _ := item.(map[string]any)
+		name, _ := object["name"].(string)
+		if name != "" && seen[name] {
+			return fmt.Errorf("the name '%s' is given twice", name)
+		}
+		seen[name] = true
+	}
+	return nil
 }
 
 // goDuration is the format "duration" of the sdk's schemas: 30s, 10m.
@@ -171,6 +188,9 @@ func explain(k jsonschema.ErrorKind) (text, hint string) {
 			return "the text is empty", ""
 		}
 	case *errkind.Format:
+		if _, ok := t.Got.([]any); ok {
+			return t.Err.Error(), ""
+		}
 		return fmt.Sprintf("'%v': %v", t.Got, t.Err), ""
 	}
 	return k.LocalizedString(printer), ""

@@ -10,6 +10,10 @@
 // when it begins with ./, ../ or / or ends in .yaml: the host makes it absolute
 // and keeps the file's hash.
 //
+// The tag min is the least number, the fewest items of a list, or the shortest
+// length of a text. The format
+// "names-differ" says of a list that no two of its objects have one name.
+//
 // A field without omitempty (or omitzero) is required. A pointer may be null.
 // A json.RawMessage or an any may hold any value.
 //
@@ -162,6 +166,16 @@ func describe(tag *reflect.StructTag, ps []property) []property {
 	}
 	if f := tag.Get("format"); f != "" {
 		ps = append(ps, property{"format", quote(f)})
+	}
+	if m := tag.Get("min"); m != "" {
+		least := "minimum"
+		switch {
+		case text:
+			least = "minLength"
+		case bytes.Equal(ps[0].schema, []byte(`"array"`)):
+			least = "minItems"
+		}
+		ps = append(ps, property{least, []byte(m)})
 	}
 	if d, ok := tag.Lookup("default"); ok {
 		v := []byte(d)

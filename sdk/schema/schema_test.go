@@ -31,6 +31,20 @@ func TestOf(t *testing.T) {
 		"any":{}},"additionalProperties":false,"required":["prompt"]}`, string(Of[sample]()))
 }
 
+// What a host can check by the schema alone is refused before anything runs.
+func TestLeast(t *testing.T) {
+	type item struct {
+		Name   string   `json:"name" min:"1"`
+		Weight *float64 `json:"weight,omitempty" min:"0"`
+	}
+	type config struct {
+		Items []item `json:"items" min:"2" format:"names-differ"`
+	}
+	assert.JSONEq(t, `{"type":"object","properties":{"items":{"type":"array","minItems":2,"format":"names-differ","items":{"type":"object","properties":{
+		"name":{"type":"string","minLength":1},"weight":{"type":["number","null"],"minimum":0}},
+		"additionalProperties":false,"required":["name"]}}},"additionalProperties":false,"required":["items"]}`, string(Of[config]()))
+}
+
 func TestDecode(t *testing.T) {
 	var s sample
 	require.NoError(t, Decode([]byte(`{"prompt":"x","turns":null}`), &s))

@@ -31,7 +31,7 @@ type Config struct {
 
 // Input is what `with:` gives for each rollout.
 type Input struct {
-	Criteria  []Criterion `json:"criteria" desc:"what the work has to meet"`
+	Criteria  []Criterion `json:"criteria" desc:"what the work has to meet" min:"1" format:"names-differ"`
 	Work      string      `json:"work,omitempty" desc:"what is judged; default the rollout's final text"`
 	Question  string      `json:"question,omitempty" desc:"what was asked for"`
 	Reference string      `json:"reference,omitempty" desc:"an answer that is known to be good"`
@@ -39,9 +39,9 @@ type Input struct {
 
 // Criterion is one thing that the work has to meet.
 type Criterion struct {
-	Name   string   `json:"name" desc:"short name, of a component of the verdict"`
-	Text   string   `json:"text" desc:"when it is met, in a sentence or more"`
-	Weight *float64 `json:"weight,omitempty" desc:"its part of the reward against the others', default 1"`
+	Name   string   `json:"name" desc:"short name, of a component of the verdict" min:"1"`
+	Text   string   `json:"text" desc:"when it is met, in a sentence or more" min:"1"`
+	Weight *float64 `json:"weight,omitempty" desc:"its part of the reward against the others', default 1" min:"0"`
 }
 
 // Output is what a verdict has beside a reward.

@@ -1,6 +1,7 @@
 package rubric
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,6 +149,9 @@ func (in *Input) read(text string) (*vote, error) {
 	case len(found) > 1:
 		return nil, fmt.Errorf("there are %d verdicts in it, want one", len(found))
 	}
+	if name := twice(json.NewDecoder(bytes.NewReader(found[0]))); name != "" {
+		return nil, fmt.Errorf("%q is given twice in one object", name)
+	}
 	var a answer
 	if err := json.Unmarshal(found[0], &a); err != nil {
 		return nil, fmt.Errorf("it doesn't fit the form: %w", err)
@@ -187,6 +191,33 @@ func (in *Input) read(text string) (*vote, error) {
 		return nil, errors.New("a criterion is not met, but there are no findings")
 	}
 	return v, nil
+}
+
+// twice is a name that an object of the next value has twice, upper and lower
+// case being one, as they are to who decodes it: of two values the last would
+// count, and the model said both.
+func twice(d *json.Decoder) string {
+	t, err := d.Token()
+	open, _ := t.(json.Delim)
+	if err != nil || open == 0 {
+		return ""
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		if open == '{' {
+			t, _ := d.Token()
+			name, _ := t.(string)
+			if seen[strings.ToLower(name)] {
+				return name
+			}
+			seen[strings.ToLower(name)] = true
+		}
+		if name := twice(d); name != "" {
+			return name
+		}
+	}
+	_, _ = d.Token() // its end
+	return ""
 }
 
 // verdicts are the JSON objects of a text that look like a verdict, those in
