@@ -221,8 +221,8 @@ func (a *App) parkAbandon() *cobra.Command {
 	return &cobra.Command{
 		Use: "abandon DIR ID", Short: "give a parked rollout up", Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withStore(args[0], func(_ *run.Folder, store *trace.Store) error {
-				err := engine.Abandon(c.Context(), store, args[1])
+			return a.withStore(args[0], func(folder *run.Folder, store *trace.Store) error {
+				err := engine.Abandon(c.Context(), folder, store, args[1])
 				switch {
 				case errors.Is(err, engine.ErrAnswer):
 					return &exitError{exitUsage, err}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -100,15 +101,16 @@ func take(ctx context.Context, store *trace.Store, park *trace.Park, loop *pipel
 	return store.PutPark(ctx, park, res, ro)
 }
 
-// Abandon gives a parked rollout up: it ends cancelled, and stays so.
-func Abandon(ctx context.Context, store *trace.Store, id string) error {
+// Abandon gives a parked rollout up: it ends cancelled, stays so, and is that in
+// rollouts.jsonl.
+func Abandon(ctx context.Context, folder *run.Folder, store *trace.Store, id string) error {
 	park, err := find(ctx, store, id)
 	if err != nil {
 		return err
 	}
 	switch park.Status {
 	case trace.ParkAbandoned:
-		return nil
+		return tellRollouts(ctx, folder, store)
 	case trace.ParkAnswered:
 		return fmt.Errorf("%w: park %s was answered at %s", ErrAnswer, park.ID, park.Ended.Format(time.RFC3339))
 	}
@@ -118,7 +120,10 @@ func Abandon(ctx context.Context, store *trace.Store, id string) error {
 	}
 	park.Status, park.Ended = trace.ParkAbandoned, time.Now().UTC()
 	ro.Status, ro.Abandoned, ro.Error = trace.Cancelled, true, "abandoned: "+park.Message
-	return store.PutPark(ctx, park, nil, ro)
+	if err := store.PutPark(ctx, park, nil, ro); err != nil {
+		return err
+	}
+	return tellRollouts(ctx, folder, store)
 }
 
 func find(ctx context.Context, store *trace.Store, id string) (*trace.Park, error) {

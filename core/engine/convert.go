@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -129,25 +132,63 @@ func (e *Engine) writeRollouts(ctx context.Context) error {
 	for _, r := range all {
 		at[r.ID] = r
 	}
-	return run.Replace(e.Folder.Path("rollouts.jsonl"), func(w *os.File) error {
-		for _, t := range e.Pipeline.Tasks {
-			for sample := range e.Pipeline.Samples {
-				id := fmt.Sprintf("%s~%d", t.ID, sample)
-				r := at[id]
-				if r == nil {
-					r = &trace.Rollout{ID: id, Task: t.ID, Sample: sample, Status: trace.Queued}
-				}
-				line, err := chat.Marshal(r)
-				if err != nil {
-					return err
-				}
-				if _, err := w.Write(append(line, '\n')); err != nil {
-					return err
-				}
+	var lines []*trace.Rollout
+	for _, t := range e.Pipeline.Tasks {
+		for sample := range e.Pipeline.Samples {
+			id := fmt.Sprintf("%s~%d", t.ID, sample)
+			r := at[id]
+			if r == nil {
+				r = &trace.Rollout{ID: id, Task: t.ID, Sample: sample, Status: trace.Queued}
+			}
+			lines = append(lines, r)
+		}
+	}
+	return putRollouts(e.Folder, lines)
+}
+
+func putRollouts(folder *run.Folder, lines []*trace.Rollout) error {
+	return run.Replace(folder.Path("rollouts.jsonl"), func(w *os.File) error {
+		for _, r := range lines {
+			line, err := chat.Marshal(r)
+			if err != nil {
+				return err
+			}
+			if _, err := w.Write(append(line, '\n')); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+// tellRollouts brings a rollouts.jsonl up to date with the store: who reads it
+// does not wait for the run to be resumed. A run that has written none yet
+// writes it at its end.
+func tellRollouts(ctx context.Context, folder *run.Folder, store *trace.Store) error {
+	text, err := os.ReadFile(folder.Path("rollouts.jsonl"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var lines []*trace.Rollout
+	for d := json.NewDecoder(bytes.NewReader(text)); ; {
+		was := &trace.Rollout{}
+		if err := d.Decode(was); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("read rollouts.jsonl: %w", err)
+		}
+		switch now, err := store.Rollout(ctx, was.ID); {
+		case err == nil:
+			was = now
+		case !errors.Is(err, trace.ErrNotFound):
+			return err
+		}
+		lines = append(lines, was)
+	}
+	return putRollouts(folder, lines)
 }
 
 // files makes a converter's files under temporary names and gives them their
