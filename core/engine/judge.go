@@ -138,18 +138,21 @@ func (r *rollout) openJudge(ctx context.Context, s *pipeline.Stage, res *trace.S
 }
 
 // closeJudge ends a judge's session. What it cost is the verdict's and the
-// rollout's, verdict or not; its tokens are not the agent's and don't count as
-// its usage.
+// rollout's, verdict or not, and so are its tokens and calls the rollout's: they
+// are what the cost is for. A budget counts the sessions of its own stage alone.
 func (r *rollout) closeJudge(ctx context.Context, s *pipeline.Stage, asked *gateway.Session, v *judger.Verdict) {
 	if asked == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	ctx, cancel := draining(ctx, true)
 	defer cancel()
 	if err := asked.Close(ctx); err != nil {
 		r.warn(s.ID, fmt.Sprintf("close session: %v", err))
 	}
-	c := asked.Stats().Cost
+	stats := asked.Stats()
+	r.state.Usage = r.state.Usage.Add(stats.Usage)
+	r.state.Calls += stats.Calls
+	c := stats.Cost
 	if v.Cost == nil {
 		v.Cost = c.Amount()
 	}

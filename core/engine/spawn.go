@@ -29,10 +29,11 @@ const (
 	// budgetGrace is how long an agent has to end by itself once a call was
 	// refused as over budget.
 	budgetGrace = 10 * time.Second
-	// drain is how long a session waits for calls in flight after its agent
-	// ended.
-	drain = 5 * time.Second
 )
+
+// drain is how long a session waits for calls in flight after its agent ended.
+// Tests wait longer, to see who doesn't.
+var drain = 5 * time.Second
 
 // invocation is one try of an invoker stage.
 type invocation struct {
@@ -173,7 +174,7 @@ func (v *invocation) close(ctx context.Context) error {
 	if v.session == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	ctx, cancel := draining(ctx, v.plan != nil && v.plan.Call != nil)
 	defer cancel()
 	err := v.session.Close(ctx)
 	s := v.session.Stats()
@@ -183,6 +184,16 @@ func (v *invocation) close(ctx context.Context) error {
 		return fmt.Errorf("close session: %w", err)
 	}
 	return nil
+}
+
+// draining is the time that a session has for its calls in flight. A call of the
+// host's own, or of a judge, has nobody left to read its reply once ctx has
+// ended: it is broken off at once.
+func draining(ctx context.Context, own bool) (context.Context, context.CancelFunc) {
+	if own && ctx.Err() != nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), drain)
 }
 
 // start plans the run, starts the program and waits until nothing of it is
