@@ -151,7 +151,7 @@ func TestHidingLeavesNoMount(t *testing.T) {
 		unchanged()
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait()
-		require.Eventually(t, func() bool { return len(alive(h.self)) == 0 }, promised(2*time.Second)+exitSleep(), 5*time.Millisecond)
+		require.Eventually(t, func() bool { return len(alive(h.self)) == 0 }, promised(2*time.Second), 5*time.Millisecond)
 		unchanged()
 		require.NoError(t, os.RemoveAll(run), "nothing holds it")
 	})

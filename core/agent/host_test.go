@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,16 +143,6 @@ func promised(d time.Duration) time.Duration {
 	return 15 * d
 }
 
-// exitSleep is how long a program that the race detector is built into sleeps
-// before it ends, the shim being one here.
-func exitSleep() time.Duration {
-	info, _ := debug.ReadBuildInfo()
-	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		return time.Second
-	}
-	return 0
-}
-
 // kill -9 of the host: within a second no process of the run is alive, also
 // with a tool that called setsid and ignores TERM.
 func TestNothingSurvivesTheHost(t *testing.T) {
@@ -175,7 +163,7 @@ func TestNothingSurvivesTheHost(t *testing.T) {
 		killed := time.Now()
 		_ = cmd.Wait()
 		for len(alive(h.self)) > 0 {
-			require.Less(t, time.Since(killed), promised(time.Second)+exitSleep(), "%v", alive(h.self))
+			require.Less(t, time.Since(killed), promised(time.Second), "%v", alive(h.self))
 			time.Sleep(5 * time.Millisecond)
 		}
 		t.Logf("all gone after %v", time.Since(killed))
