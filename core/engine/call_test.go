@@ -94,12 +94,11 @@ stages:
 // TestAnInterruptedCallEndsAtOnce: nobody is left to read its reply, so that
 // nothing is waited for.
 func TestAnInterruptedCallEndsAtOnce(t *testing.T) {
-	defer func(d time.Duration) { drain = d }(drain)
-	drain = 10 * time.Minute
 	for name, first := range map[string]int{"a stage's": 0, "a judge's": 1} {
 		t.Run(name, func(t *testing.T) {
 			asked, goOn := make(chan bool), make(chan bool)
 			b := start(t, asking(slow(t, asked, goOn)), callers()...)
+			b.engine.drain = 10 * time.Minute // to see who doesn't wait
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				for range first {

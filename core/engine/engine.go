@@ -61,6 +61,7 @@ type Engine struct {
 	Options
 	front      *gateway.Gateway
 	runner     *agent.Runner
+	drain      time.Duration // for calls in flight once their agent ended
 	binDir     string
 	sandboxes  map[string]sandbox.Sandbox // by the name that stages ask for
 	models     map[string]*gateway.Model
@@ -78,6 +79,7 @@ type Engine struct {
 func New(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		Options:    o,
+		drain:      drainTime,
 		models:     map[string]*gateway.Model{},
 		invokers:   map[string]invoker.Invoker{},
 		judgers:    map[string]judger.Judger{},

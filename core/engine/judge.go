@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
-	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/doc"
@@ -90,7 +89,7 @@ func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 		return judger.Verdict{}, err
 	}
 	limit := used.limit(s)
-	asked, session, err := r.openJudge(ctx, s, res, used.Budget, time.Now().Add(limit))
+	asked, session, err := r.openJudge(ctx, s, res, used, time.Now().Add(limit))
 	if err != nil {
 		return judger.Verdict{}, err
 	}
@@ -116,25 +115,19 @@ func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 }
 
 // openJudge opens the session in which a judger asks its model: nil without one.
-func (r *rollout) openJudge(ctx context.Context, s *pipeline.Stage, res *trace.StageResult, used gateway.Budget, deadline time.Time) (*gateway.Session, *model.Session, error) {
+func (r *rollout) openJudge(ctx context.Context, s *pipeline.Stage, res *trace.StageResult, used used, deadline time.Time) (*gateway.Session, *model.Session, error) {
 	res.Session = ""
 	if s.Model == "" {
 		return nil, nil, nil
 	}
-	m := r.models[s.Model]
-	asked, err := r.front.Open(ctx, gateway.SessionSpec{
-		Session: trace.Session{
-			ID: run.NewID("s"), Rollout: r.state.ID, Task: r.state.Task, Stage: s.ID, Round: res.Round, Try: res.Try,
-			Attempt: res.Attempt, ModelEntry: s.Model, Judge: true, Opened: time.Now().UTC(),
-		},
-		Model: m, Task: r.task.Data, Deadline: deadline,
-		Budget: budgetOf(s), Used: used,
-	})
+	spec := r.session(s, res, used, deadline)
+	spec.Session.Judge = true
+	asked, err := r.front.Open(ctx, spec)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
 	res.Session = asked.ID()
-	return asked, &model.Session{ID: asked.ID(), BaseURL: asked.Root(), Token: asked.Token(), Model: m.ServeAs, Deadline: deadline}, nil
+	return asked, &model.Session{ID: asked.ID(), BaseURL: asked.Root(), Token: asked.Token(), Model: spec.Model.ServeAs, Deadline: deadline}, nil
 }
 
 // closeJudge ends a judge's session. What it cost is the verdict's and the
@@ -144,7 +137,7 @@ func (r *rollout) closeJudge(ctx context.Context, s *pipeline.Stage, asked *gate
 	if asked == nil {
 		return
 	}
-	ctx, cancel := draining(ctx, true)
+	ctx, cancel := r.draining(ctx, true)
 	defer cancel()
 	if err := asked.Close(ctx); err != nil {
 		r.warn(s.ID, fmt.Sprintf("close session: %v", err))
@@ -156,8 +149,7 @@ func (r *rollout) closeJudge(ctx context.Context, s *pipeline.Stage, asked *gate
 	if v.Cost == nil {
 		v.Cost = c.Amount()
 	}
-	sum := cost.Read(r.state.Cost, r.state.CostBasis).Add(c)
-	r.state.Cost, r.state.CostBasis = sum.Amount(), string(sum.Basis)
+	r.pay(c)
 }
 
 // data is what a judge sees of the rollout. The workspace is copied to dir.

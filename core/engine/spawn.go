@@ -29,11 +29,10 @@ const (
 	// budgetGrace is how long an agent has to end by itself once a call was
 	// refused as over budget.
 	budgetGrace = 10 * time.Second
+	// drainTime is how long a session waits for calls in flight after its agent
+	// ended.
+	drainTime = 5 * time.Second
 )
-
-// drain is how long a session waits for calls in flight after its agent ended.
-// Tests wait longer, to see who doesn't.
-var drain = 5 * time.Second
 
 // invocation is one try of an invoker stage.
 type invocation struct {
@@ -143,8 +142,24 @@ func (v *invocation) spent(result *invoker.Result) {
 	if result != nil {
 		result.Cost = c.Amount()
 	}
-	sum := cost.Read(v.state.Cost, v.state.CostBasis).Add(c)
-	v.state.Cost, v.state.CostBasis = sum.Amount(), string(sum.Basis)
+	v.pay(c)
+}
+
+// pay adds a cost to the rollout's.
+func (r *rollout) pay(c cost.Cost) {
+	sum := cost.Read(r.state.Cost, r.state.CostBasis).Add(c)
+	r.state.Cost, r.state.CostBasis = sum.Amount(), string(sum.Basis)
+}
+
+// session is what a try of a stage asks its model in.
+func (r *rollout) session(s *pipeline.Stage, res *trace.StageResult, used used, deadline time.Time) gateway.SessionSpec {
+	return gateway.SessionSpec{
+		Session: trace.Session{
+			ID: run.NewID("s"), Rollout: r.state.ID, Task: r.state.Task, Stage: s.ID, Round: res.Round, Try: res.Try,
+			Attempt: res.Attempt, ModelEntry: s.Model, Opened: time.Now().UTC(),
+		},
+		Model: r.models[s.Model], Task: r.task.Data, Deadline: deadline, Budget: budgetOf(s), Used: used.Budget,
+	}
 }
 
 // open opens the session of this try, if the stage names a model.
@@ -153,15 +168,9 @@ func (v *invocation) open(ctx context.Context, res *trace.StageResult, deadline 
 	if v.stage.Model == "" {
 		return nil
 	}
-	model := v.models[v.stage.Model]
-	v.session, err = v.front.Open(ctx, gateway.SessionSpec{
-		Session: trace.Session{
-			ID: run.NewID("s"), Rollout: v.state.ID, Task: v.state.Task, Stage: v.stage.ID, Round: res.Round, Try: res.Try,
-			Attempt: res.Attempt, ModelEntry: v.stage.Model, Opened: time.Now().UTC(),
-		},
-		Model: model, Task: v.task.Data, Deadline: deadline, Hold: true,
-		Budget: budgetOf(v.stage), Used: v.used.Budget,
-	})
+	spec := v.rollout.session(v.stage, res, v.used, deadline)
+	spec.Hold = true
+	v.session, err = v.front.Open(ctx, spec)
 	if err != nil {
 		return fmt.Errorf("open session: %w", err)
 	}
@@ -174,7 +183,7 @@ func (v *invocation) close(ctx context.Context) error {
 	if v.session == nil {
 		return nil
 	}
-	ctx, cancel := draining(ctx, v.plan != nil && v.plan.Call != nil)
+	ctx, cancel := v.draining(ctx, v.plan != nil && v.plan.Call != nil)
 	defer cancel()
 	err := v.session.Close(ctx)
 	s := v.session.Stats()
@@ -189,11 +198,11 @@ func (v *invocation) close(ctx context.Context) error {
 // draining is the time that a session has for its calls in flight. A call of the
 // host's own, or of a judge, has nobody left to read its reply once ctx has
 // ended: it is broken off at once.
-func draining(ctx context.Context, own bool) (context.Context, context.CancelFunc) {
+func (e *Engine) draining(ctx context.Context, own bool) (context.Context, context.CancelFunc) {
 	if own && ctx.Err() != nil {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(context.WithoutCancel(ctx), drain)
+	return context.WithTimeout(context.WithoutCancel(ctx), e.drain)
 }
 
 // start plans the run, starts the program and waits until nothing of it is

@@ -11,9 +11,10 @@
 //
 // An agent has written what is in there, so that nothing of it is trusted:
 // no path leads out of the workspace, neither by .. nor by a symbolic link,
-// and a command has a limit of time and of output, and leaves no process
-// behind. In a judger inside penstock it is kept from all else like the agent
-// was: see Runner. A WASM module sees no files: there Open fails.
+// and a command has a limit of time and of output. In a judger inside penstock
+// it is kept from all else like the agent was, and leaves no process behind: see
+// Runner. In a process of its own it ends with its process group. A WASM module
+// sees no files: there Open fails.
 package workspace
 
 import (
