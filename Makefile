@@ -97,7 +97,7 @@ clients: build $(NPM_STAMP) $(CLIENTS_STAMP) ## run the official SDKs, and every
 	cat $(CACHE)/clients.md && go run ./.ci/splice README.md clients $(CACHE)/clients.md && exit $$code
 
 soak: build ## the long forms of the tests: kills, load, fuzzing by minutes
-	@PENSTOCK_SOAK=1 go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -npm '$(wildcard $(NPM))' -fuzztime 60s -timeout 60m
+	@PENSTOCK_SOAK=1 go run ./.ci/testrun -claude '$(wildcard $(CLAUDE))' -npm '$(wildcard $(NPM))' -fuzztime 60s -timeout 60m -alone
 
 bench: ## benchmarks, each beside a baseline of the same run
 	@PENSTOCK_PEERS='$(wildcard $(PEERS))' go test -run '^$$' -bench . -benchmem $$(go list ./sdk/... ./core/... ./plugins/formats)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -36,6 +37,7 @@ func main() {
 	npm := flag.String("npm", "", "path of the node_modules that hold the official SDKs, for the tests that drive them")
 	fuzztime := flag.String("fuzztime", "3s", "how long each fuzz target runs; 0 leaves them out")
 	timeout := flag.String("timeout", "20m", "limit for one package's tests")
+	alone := flag.Bool("alone", false, "one package at a time, for tests that hold times to what is promised")
 	flag.Parse()
 	if *claude != "" {
 		os.Setenv("PENSTOCK_CLAUDE", *claude)
@@ -47,9 +49,13 @@ func main() {
 	// Each process with the race detector in it sleeps for a second at its end,
 	// and the tests start thousands.
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	options := []string{"-timeout", *timeout}
+	if *alone {
+		options = append(options, "-p", "1")
+	}
 	race := packages("./core/...", "./sdk/...")
-	t.run("race", append([]string{"-race", "-timeout", *timeout}, race...))
-	t.run("plain", append([]string{"-timeout", *timeout}, others(race)...))
+	t.run("race", slices.Concat([]string{"-race"}, options, race))
+	t.run("plain", slices.Concat(options, others(race)))
 	if *fuzztime != "0" {
 		t.fuzz(*fuzztime)
 	}

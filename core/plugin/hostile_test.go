@@ -75,10 +75,11 @@ func TestHostileModulesHoldUpNobodyElse(t *testing.T) {
 	at := func(gaps []time.Duration, part float64) time.Duration { return gaps[int(part*float64(len(gaps)-1))] }
 	t.Logf("stall p99 %v, max %v; alone p99 %v, max %v", at(beside, 0.99), at(beside, 1), at(alone, 0.99), at(alone, 1))
 	// All finished, which is what a busy machine can show; how long the host
-	// stalled says something only where nothing else runs.
+	// stalled says something only where nothing else runs, and no more than the
+	// same load did without the others.
 	if os.Getenv("PENSTOCK_SOAK") == "" {
 		return
 	}
-	assert.Less(t, at(beside, 0.99), 50*time.Millisecond)
-	assert.Less(t, at(beside, 1), 200*time.Millisecond)
+	assert.Less(t, at(beside, 0.99), max(50*time.Millisecond, at(alone, 0.99)))
+	assert.Less(t, at(beside, 1), max(200*time.Millisecond, at(alone, 1)))
 }
