@@ -3,6 +3,7 @@ module github.com/penstock-dev/penstock
 go 1.26.0
 
 require (
+	github.com/aws/aws-sdk-go-v2 v1.48.0
 	github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream v1.7.27
 	github.com/expr-lang/expr v1.17.8
 	github.com/go-json-experiment/json v1.27.2

@@ -27,7 +27,7 @@ import (
 var features = []string{
 	"run", "loop", "output", "on_error: park", "aliases", "unknown_models", "csv", "format: auto", "budget.tokens", "budget.usd", "budget.wall",
 	"stage hooks", "row hooks",
-	"upstream vllm", "upstream sglang", "upstream lmdeploy", "upstream openai", "upstream anthropic",
+	"upstream vllm", "upstream sglang", "upstream lmdeploy", "upstream openai", "upstream anthropic", "upstream bedrock",
 }
 
 // maxRollouts bounds a run, so that a slip in samples is told at once.

@@ -246,6 +246,10 @@ func serverFields() []field {
 		{name: "api_key", shape: text("its key: ${env:NAME} or ${file:PATH}")},
 		{name: "headers", shape: dict(text("a value"), "sent on top of each request")},
 		{name: "bearer", shape: boolean("whether the key goes as Authorization, with kind anthropic")},
+		{name: "region", shape: text("the region of AWS, with kind bedrock").like("us-east-1")},
+		{name: "access_key_id", shape: text("what requests are signed with, with kind bedrock: ${env:AWS_ACCESS_KEY_ID}")},
+		{name: "secret_access_key", shape: text("likewise: ${env:AWS_SECRET_ACCESS_KEY}")},
+		{name: "session_token", shape: text("likewise, for temporary credentials: ${env:AWS_SESSION_TOKEN}")},
 		{name: "concurrency", shape: integer(1, "generations at once on each replica (default no bound)")},
 		{name: "tries", shape: integer(1, "of one request, where it can't have run (default 5)")},
 		{name: "max_wait", shape: duration("longest Retry-After that is waited for (default 60s)")},
@@ -254,7 +258,7 @@ func serverFields() []field {
 		{name: "first_byte_timeout", shape: duration("until an answer begins")},
 		{name: "stall_timeout", shape: duration("between two pieces of a reply")},
 		{name: "max_tokens", shape: integer(1, "of a reply, where neither request nor context bounds it")},
-		{name: "thinking_budget", shape: integer(1024, "tokens of reasoning, where a client asks for it, with kind anthropic")},
+		{name: "thinking_budget", shape: integer(1024, "tokens of reasoning, where a client asks for it, with kind anthropic or bedrock")},
 	}
 }
 

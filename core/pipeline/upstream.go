@@ -66,6 +66,11 @@ func (c *check) server(n *yaml.Node, kind string) {
 	if key := f.get(n, "api_key"); key != nil {
 		c.secret(key, "a key")
 	}
+	for _, name := range []string{"access_key_id", "secret_access_key", "session_token"} {
+		if v := f.get(n, name); v != nil {
+			c.secret(v, "a credential")
+		}
+	}
 	if headers := f.get(n, "headers"); headers != nil {
 		for i := 0; i+1 < len(headers.Content); i += 2 {
 			if secretHeader(headers.Content[i].Value) {
@@ -89,14 +94,27 @@ func (c *check) server(n *yaml.Node, kind string) {
 			c.address(at)
 		}
 	}
-	if kind != "anthropic" && one == nil && (urls == nil || !f.bad[list] && len(list.Content) == 0) {
+	if kind != "anthropic" && kind != "bedrock" && one == nil && (urls == nil || !f.bad[list] && len(list.Content) == 0) {
 		f.errorf(f.at(n), "missing-key", "url: http://HOST:PORT", "an upstream of kind %s needs a 'url', or 'urls'", kind)
 	}
-	for _, name := range []string{"bearer", "thinking_budget"} {
-		if k, _ := lookup(n, name); k != nil && kind != "anthropic" {
-			f.errorf(f.at(k), "unknown-key", "remove it", "an upstream of kind %s has no '%s', only anthropic has", kind, name)
+	for _, own := range ownKeys {
+		if k, _ := lookup(n, own.key); k != nil && !slices.Contains(own.kinds, kind) {
+			f.errorf(f.at(k), "unknown-key", "remove it", "an upstream of kind %s has no '%s', only %s has", kind, own.key, strings.Join(own.kinds, " and "))
 		}
 	}
+}
+
+// ownKeys are the keys that only some kinds of server have.
+var ownKeys = []struct {
+	key   string
+	kinds []string
+}{
+	{"bearer", []string{"anthropic"}},
+	{"thinking_budget", []string{"anthropic", "bedrock"}},
+	{"region", []string{"bedrock"}},
+	{"access_key_id", []string{"bedrock"}},
+	{"secret_access_key", []string{"bedrock"}},
+	{"session_token", []string{"bedrock"}},
 }
 
 // address holds a server's address to what can be dialled.

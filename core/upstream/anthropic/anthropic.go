@@ -26,6 +26,8 @@ const version = "2023-06-01"
 
 // Options are one server.
 type Options struct {
+	// Kind is what messages call the server; default Kind.
+	Kind    string
 	BaseURL string // default https://api.anthropic.com; with or without /v1
 	APIKey  string
 	// Bearer sends the key as Authorization rather than as x-api-key.
@@ -46,6 +48,10 @@ type Options struct {
 	Stall   time.Duration
 	// NoProbe leaves out all requests of New.
 	NoProbe bool
+	// Wrap stands around what sends requests, for a server that carries them
+	// differently; Secrets are what it adds that no message may show.
+	Wrap    func(http.RoundTripper) http.RoundTripper
+	Secrets []string
 	Log     *slog.Logger
 }
 
@@ -59,6 +65,9 @@ type server struct {
 // New connects to a server, and checks the key by a list of its models, where
 // it has one. No tokens are spent.
 func New(ctx context.Context, o Options) (upstream.Upstream, error) {
+	if o.Kind == "" {
+		o.Kind = Kind
+	}
 	if o.BaseURL == "" {
 		o.BaseURL = "https://api.anthropic.com"
 	}
@@ -66,17 +75,17 @@ func New(ctx context.Context, o Options) (upstream.Upstream, error) {
 		o.MaxTokens = 8192
 	}
 	if o.ThinkingBudget != 0 && o.ThinkingBudget < 1024 {
-		return nil, fmt.Errorf("upstream anthropic: a thinking budget of %d tokens is below the least of 1024", o.ThinkingBudget)
+		return nil, fmt.Errorf("upstream %s: a thinking budget of %d tokens is below the least of 1024", o.Kind, o.ThinkingBudget)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	base, err := url.Parse(strings.TrimSuffix(strings.TrimRight(strings.TrimSpace(o.BaseURL), "/"), "/v1"))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("upstream anthropic: url %q, want http:// or https:// and a host", o.BaseURL)
+		return nil, fmt.Errorf("upstream %s: url %q, want http:// or https:// and a host", o.Kind, o.BaseURL)
 	}
 	if base.User != nil || base.RawQuery != "" {
-		return nil, fmt.Errorf("upstream anthropic: the url must hold no credentials and no query; use api_key")
+		return nil, fmt.Errorf("upstream %s: the url must hold no credentials and no query; use api_key", o.Kind)
 	}
 	s := &server{o: o, api: base.String() + "/v1"}
 	s.connect(base.String())
@@ -103,11 +112,11 @@ func (s *server) connect(root string) {
 		h.Set("X-Api-Key", s.o.APIKey)
 	}
 	s.info = upstream.Info{
-		Server: Kind + " at " + root, Model: s.o.Model, Context: s.o.Context, Parses: true, Dialect: Dialect,
+		Server: s.o.Kind + " at " + root, Model: s.o.Model, Context: s.o.Context, Parses: true, Dialect: Dialect,
 		Refuses: []upstream.Refusal{upstream.RefusesOrphanChoice, upstream.RefusesUnsigned},
 	}
 	s.c = exchange.New(exchange.Options{
-		Name: s.info.Server, Header: h, Secrets: []string{s.o.APIKey},
+		Name: s.info.Server, Header: h, Secrets: append([]string{s.o.APIKey}, s.o.Secrets...), Wrap: s.o.Wrap,
 		Connect: s.o.Connect, Headers: s.o.Headers, Stall: s.o.Stall,
 	})
 }
@@ -127,7 +136,7 @@ func (s *server) probe(ctx context.Context) error {
 }
 
 // Kind implements upstream.Upstream.
-func (s *server) Kind() string { return Kind }
+func (s *server) Kind() string { return s.o.Kind }
 
 // Close implements upstream.Upstream.
 func (s *server) Close() error { return s.c.Close() }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/upstream"
 	"github.com/penstock-dev/penstock/core/upstream/anthropic"
+	"github.com/penstock-dev/penstock/core/upstream/bedrock"
 	"github.com/penstock-dev/penstock/core/upstream/cost"
 	"github.com/penstock-dev/penstock/core/upstream/exchange"
 	"github.com/penstock-dev/penstock/core/upstream/openai"
@@ -27,7 +28,7 @@ import (
 
 // Kinds are the kinds of upstream that can be opened.
 func Kinds() []string {
-	return []string{anthropic.Kind, openai.KindLMDeploy, openai.KindOpenAI, openai.KindSGLang, openai.KindVLLM}
+	return []string{anthropic.Kind, bedrock.Kind, openai.KindLMDeploy, openai.KindOpenAI, openai.KindSGLang, openai.KindVLLM}
 }
 
 // Config is one upstream. With holds the keys of an upstream that aren't
@@ -61,7 +62,11 @@ type Settings struct {
 	Stall          Duration          `json:"stall_timeout"`
 	MaxTokens      int               `json:"max_tokens"` // where neither request nor context bounds a reply
 	ThinkingBudget int               `json:"thinking_budget"`
-	Bearer         bool              `json:"bearer"`  // anthropic: the key as Authorization
+	Bearer         bool              `json:"bearer"` // anthropic: the key as Authorization
+	Region         string            `json:"region"` // bedrock, as are the next three
+	AccessKeyID    string            `json:"access_key_id"`
+	SecretKey      string            `json:"secret_access_key"`
+	SessionToken   string            `json:"session_token"`
 	Headers        map[string]string `json:"headers"` // sent on top
 	Fallback       []Fallback        `json:"fallback"`
 }
@@ -135,6 +140,11 @@ func Secrets(c Config) []string {
 	add := func(key string, s Settings) {
 		if key != "" {
 			out = append(out, key)
+		}
+		for _, secret := range []string{s.AccessKeyID, s.SecretKey, s.SessionToken} {
+			if secret != "" {
+				out = append(out, secret)
+			}
 		}
 		out = append(out, exchange.LongValues(s.header())...)
 	}
@@ -236,29 +246,39 @@ func openPool(ctx context.Context, c Config, s Settings) (upstream.Upstream, err
 }
 
 func openServer(ctx context.Context, c Config, s Settings, url string) (upstream.Upstream, error) {
-	header := s.header()
 	connect, first, stall := time.Duration(s.ConnectTimeout), time.Duration(s.FirstByte), time.Duration(s.Stall)
+	messages := c.Kind == anthropic.Kind || c.Kind == bedrock.Kind
 	switch {
-	case c.Kind == anthropic.Kind && c.OwnFormat:
-		return nil, errors.New("upstream anthropic renders and parses by itself: write 'format: upstream'")
-	case c.Kind == anthropic.Kind && c.Capture != "" && c.Capture != "text":
-		return nil, fmt.Errorf("upstream anthropic gives no token ids: capture %s can't be had, only text", c.Capture)
-	case c.Kind == anthropic.Kind:
-		return anthropic.New(ctx, anthropic.Options{
-			BaseURL: url, APIKey: c.APIKey, Bearer: s.Bearer, Model: c.Model, Context: c.Context,
-			MaxTokens: s.MaxTokens, ThinkingBudget: s.ThinkingBudget, Header: header,
-			Connect: connect, Headers: first, Stall: stall, NoProbe: c.NoProbe, Log: c.Log,
-		})
 	case !slices.Contains(Kinds(), c.Kind):
 		return nil, fmt.Errorf("there is no upstream of kind %q; there are %s and script", c.Kind, strings.Join(Kinds(), ", "))
-	case url == "":
+	case messages && c.OwnFormat:
+		return nil, fmt.Errorf("upstream %s renders and parses by itself: write 'format: upstream'", c.Kind)
+	case messages && c.Capture != "" && c.Capture != "text":
+		return nil, fmt.Errorf("upstream %s gives no token ids: capture %s can't be had, only text", c.Kind, c.Capture)
+	case !messages && url == "":
 		return nil, fmt.Errorf("upstream %s needs a url", c.Kind)
-	case s.Bearer || s.ThinkingBudget > 0:
-		return nil, fmt.Errorf("upstream %s has no bearer and no thinking_budget, only anthropic has", c.Kind)
+	case !messages && s.ThinkingBudget > 0:
+		return nil, fmt.Errorf("upstream %s has no thinking_budget, only anthropic and bedrock have", c.Kind)
+	case c.Kind != anthropic.Kind && s.Bearer:
+		return nil, fmt.Errorf("upstream %s has no bearer, only anthropic has", c.Kind)
+	case c.Kind != bedrock.Kind && s.Region+s.AccessKeyID+s.SecretKey+s.SessionToken != "":
+		return nil, fmt.Errorf("upstream %s has no region, access_key_id, secret_access_key and session_token, only bedrock has", c.Kind)
+	case messages:
+		o := anthropic.Options{
+			BaseURL: url, APIKey: c.APIKey, Bearer: s.Bearer, Model: c.Model, Context: c.Context,
+			MaxTokens: s.MaxTokens, ThinkingBudget: s.ThinkingBudget, Header: s.header(),
+			Connect: connect, Headers: first, Stall: stall, NoProbe: c.NoProbe, Log: c.Log,
+		}
+		if c.Kind == anthropic.Kind {
+			return anthropic.New(ctx, o)
+		}
+		return bedrock.New(ctx, bedrock.Options{Region: s.Region, Server: o, Credentials: bedrock.Credentials{
+			AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretKey, SessionToken: s.SessionToken, APIKey: c.APIKey,
+		}})
 	}
 	return openai.New(ctx, openai.Options{
 		Kind: c.Kind, BaseURL: url, APIKey: c.APIKey, Model: c.Model, Capture: c.Capture, OwnFormat: c.OwnFormat,
-		Context: c.Context, MaxTokens: s.MaxTokens, Header: header, Ready: time.Duration(s.Ready),
+		Context: c.Context, MaxTokens: s.MaxTokens, Header: s.header(), Ready: time.Duration(s.Ready),
 		Connect: connect, Headers: first, Stall: stall, NoProbe: c.NoProbe, Log: c.Log,
 	})
 }

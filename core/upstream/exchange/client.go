@@ -26,6 +26,9 @@ type Options struct {
 	Header  http.Header
 	Secrets []string
 
+	// Wrap stands around what sends the requests; nil is nothing.
+	Wrap func(http.RoundTripper) http.RoundTripper
+
 	Connect time.Duration // to connect; default 10 s
 	Headers time.Duration // until the answer begins; default 10 min
 	Stall   time.Duration // without a byte, once it has begun; default 5 min
@@ -55,7 +58,7 @@ func New(o Options) *Client {
 		}
 	}
 	o.Secrets = slices.Concat(o.Secrets, LongValues(o.Header))
-	transport := &http.Transport{
+	var transport http.RoundTripper = &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: o.Connect, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout: o.Connect,
@@ -63,6 +66,9 @@ func New(o Options) *Client {
 		MaxIdleConnsPerHost: 256,
 		IdleConnTimeout:     90 * time.Second,
 		DisableCompression:  true, // bytes are passed on as they come
+	}
+	if o.Wrap != nil {
+		transport = o.Wrap(transport)
 	}
 	return &Client{o: o, http: &http.Client{
 		Transport: transport,
