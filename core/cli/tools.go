@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-dev/penstock/core/cli/tracecmd"
 	"github.com/penstock-dev/penstock/core/dev/agent"
 	"github.com/penstock-dev/penstock/core/dev/calculator"
+	"github.com/penstock-dev/penstock/core/dev/claude"
 	"github.com/penstock-dev/penstock/core/dev/engine"
 	coreformat "github.com/penstock-dev/penstock/core/format"
 	"github.com/penstock-dev/penstock/core/plugin"
@@ -21,8 +22,8 @@ import (
 )
 
 func (a *App) devCommand() *cobra.Command {
-	c := &cobra.Command{Use: "dev", Short: "stand-ins for trying things out: a calculator, an agent, model servers"}
-	c.AddCommand(calculator.Command(), agent.Command(), engine.Command())
+	c := &cobra.Command{Use: "dev", Short: "stand-ins for trying things out: a calculator, an agent, Claude Code, model servers"}
+	c.AddCommand(calculator.Command(), agent.Command(), engine.Command(), claude.Command())
 	return c
 }
 

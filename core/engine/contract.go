@@ -9,7 +9,9 @@ import (
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/doc"
+	"github.com/penstock-dev/penstock/sdk/invoker"
 )
 
 // contract is what a try ended with whose output is not what the stage
@@ -32,6 +34,13 @@ func keep(s *pipeline.Stage, res *trace.StageResult) error {
 		res.Output = found
 	}
 	return s.CheckResult(res.Output)
+}
+
+// unanswered says that an agent of which output is promised failed without a
+// word: that is no answer which could be mended by asking again.
+func unanswered(s *pipeline.Stage, res *trace.StageResult) bool {
+	return s.Output != nil && s.Kind == component.Invoker && res.ExitStatus != invoker.OK &&
+		strings.TrimSpace(doc.At(doc.Bytes(res.Output), "").String("text")) == ""
 }
 
 // onlyObject is the JSON object that a text is, or that stands in its only

@@ -285,6 +285,10 @@ func (r *rollout) promise(s *pipeline.Stage, res *trace.StageResult) error {
 	if res.Status != trace.Completed || res.Output == nil || s.Loop != nil {
 		return nil
 	}
+	if unanswered(s, res) {
+		res.Status, res.Error, res.Output = trace.Failed, res.ExitStatus+": "+res.Error, nil
+		return nil
+	}
 	err := keep(s, res)
 	if err != nil {
 		r.broke = true

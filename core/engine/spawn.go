@@ -124,6 +124,9 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 		v.warn(v.stage.ID, err.Error())
 	}
 	result, status, err := v.result(ctx, exit)
+	if v.session == nil && result != nil && result.Usage != nil {
+		v.state.Usage = v.state.Usage.Add(*result.Usage)
+	}
 	v.spent(result)
 	return result, status, err
 }
@@ -138,6 +141,8 @@ func (v *invocation) spent(result *invoker.Result) {
 	}
 	if result != nil && result.Cost != nil && c.Amount() == nil {
 		c = cost.Cost{USD: *result.Cost, Basis: cost.Estimated}
+	} else if result != nil && result.Cost == nil && v.stage.Direct {
+		c = cost.Cost{Basis: cost.Unknown}
 	}
 	if result != nil {
 		result.Cost = c.Amount()
@@ -232,6 +237,10 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 	if v.plan.Call != nil {
 		return v.makeCall(ctx, deadline)
 	}
+	dir, err := v.ws.Dir(v.home, v.plan.Dir)
+	if err != nil {
+		return nil, err
+	}
 	spec := agent.Spec{
 		Argv: v.plan.Argv, Dir: v.ws.Path(), Stdin: []byte(v.plan.Stdin), Timeout: time.Until(deadline), Grace: grace,
 		Env:    agent.BaseEnv(agent.EnvOptions{BinDir: v.binDir, Home: v.home, Extra: v.plan.Env}),
@@ -243,6 +252,10 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 	}
 	if err := v.confine(&spec, v.stage, v.home); err != nil {
 		return nil, err
+	}
+	if dir != spec.Dir {
+		spec.Policy.Write = append(spec.Policy.Write, spec.Dir)
+		spec.Dir = dir
 	}
 	exit, err := v.runner.Run(ctx, spec)
 	if err != nil {

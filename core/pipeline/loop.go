@@ -121,39 +121,53 @@ func (c *check) foreseen(n *yaml.Node, id string) *Type {
 func (c *check) families(list *yaml.Node, loop *Stage) {
 	f := c.f
 	for i, r := range loop.Loop.Stages {
-		model := c.p.Models[r.Model]
-		if model == nil || r.Writes() == nil || c.typeOf(r.Writes()).field("findings") == nil {
+		model, family := c.asks(r)
+		if model == "" || r.Writes() == nil || c.typeOf(r.Writes()).field("findings") == nil {
 			continue
 		}
-		at := f.at(f.get(list.Content[i], "model"))
+		at := f.at(list.Content[i])
+		if v := f.get(list.Content[i], "model"); v != nil {
+			at = f.at(v)
+		}
 		for _, s := range loop.Loop.Stages {
-			by := c.p.Models[s.Model]
+			by, its := c.asks(s)
 			switch {
-			case by == nil || s == r:
-			case model.Family == "" || by.Family == "":
-				f.warnf(at, "family", "give both models a 'family'", "whether '%s' reviews the work of its own family can't be told: model '%s' or '%s' has no family", r.ID, model.Name, by.Name)
-			case model.Family == by.Family:
+			case by == "" || s == r:
+			case family == "" || its == "":
+				f.warnf(at, "family", "give both models a 'family'", "whether '%s' reviews the work of its own family can't be told: model '%s' or '%s' has no family", r.ID, model, by)
+			case family == its:
 				f.errorf(at, "family", "use a model of another family, or set 'allow_same_family: true' in the loop",
-					"'%s' reviews the work of '%s' with a model of the same family, %s", r.ID, s.ID, model.Family)
+					"'%s' reviews the work of '%s' with a model of the same family, %s", r.ID, s.ID, family)
 			}
 		}
 	}
 }
 
+// asks is the model that a stage asks, "" for none, and its family.
+func (c *check) asks(s *Stage) (model, family string) {
+	if s.Direct {
+		return s.Uses(), s.family
+	}
+	if m := c.p.Models[s.Model]; m != nil {
+		return m.Name, m.Family
+	}
+	return "", ""
+}
+
 // ownFamily warns of a judger whose model is of the family whose work it judges.
 // Within a loop families says more.
 func (c *check) ownFamily(n *yaml.Node, s *Stage, sc *scope) {
-	model := c.p.Models[s.Model]
-	if s.Kind != component.Judger || model == nil || sc.again {
+	model, family := c.asks(s)
+	if s.Kind != component.Judger || model == "" || sc.again {
 		return
 	}
 	at := c.f.at(c.f.get(n, "model"))
 	for _, p := range c.flat[:len(c.flat)-1] { // the last is the judger itself
-		by := c.p.Models[p.stage.Model]
-		if p.stage.Kind != component.Invoker || by == nil {
+		by, its := c.asks(p.stage)
+		if p.stage.Kind != component.Invoker || by == "" {
 			continue
 		}
-		if by == model || by.Family != "" && by.Family == model.Family {
+		if by == model || its != "" && its == family {
 			c.f.warnf(at, "family", "models pass over the mistakes that they would make themselves",
 				"'%s' judges what '%s' did with a model of the same family", s.ID, p.stage.ID)
 			return

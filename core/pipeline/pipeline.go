@@ -124,6 +124,9 @@ type Stage struct {
 	Loop *Loop
 	// Group says that a judger sees all samples of a task at once.
 	Group bool
+	// Direct says that the component reaches a model by itself, past the gateway.
+	Direct bool
+	family string // of the model that it reaches so
 	// Output is the schema that the file gives for what the stage writes; nil
 	// leaves it to the component.
 	Output json.RawMessage

@@ -38,7 +38,9 @@ func (s *schemaSet) compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 	c.UseLoader(noLoader{})
 	c.AssertFormat()
 	c.RegisterFormat(&jsonschema.Format{Name: "duration", Validate: goDuration})
-	c.RegisterFormat(&jsonschema.Format{Name: "name-or-file", Validate: func(any) error { return nil }})
+	for _, name := range []string{"name-or-file", "secret"} { // see sdk/schema
+		c.RegisterFormat(&jsonschema.Format{Name: name, Validate: func(any) error { return nil }})
+	}
 	c.RegisterFormat(&jsonschema.Format{Name: "names-differ", Validate: namesDiffer})
 	const url = "plugin.json"
 	if err := c.AddResource(url, doc); err != nil {

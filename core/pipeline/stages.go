@@ -265,41 +265,6 @@ func (c *check) keysOfKind(n *yaml.Node, s *Stage) {
 	}
 }
 
-// modelKey checks `model` against what the component wants; d is nil when that
-// isn't known.
-func (c *check) modelKey(n *yaml.Node, s *Stage, uses *yaml.Node, d *component.Descriptor) {
-	f := c.f
-	key, given := lookup(n, "model")
-	v := f.get(n, "model")
-	if v != nil {
-		s.Model = f.resolve(v, v.Value)
-		if c.p.Models[s.Model] == nil {
-			hint := suggest("models: ", s.Model, c.p.ModelOrder)
-			if len(c.p.ModelOrder) == 0 {
-				hint = "the file has no 'models:'"
-			}
-			f.errorf(f.at(v), "unknown-model", hint, "there is no model '%s'", s.Model)
-		}
-		c.called[s.Model] = true
-	}
-	if d == nil {
-		return
-	}
-	wants := d.Want("model")
-	switch {
-	case wants && given == nil:
-		hint := "add 'model: " + strings.Join(c.p.ModelOrder, "' or '") + "'"
-		if len(c.p.ModelOrder) == 0 {
-			hint = "describe one under 'models:' and name it here"
-		}
-		f.errorf(f.at(uses), "model", hint, "%s calls a model, so the stage needs 'model'", d.ID())
-	case given != nil && d.Want("no_model"):
-		f.errorf(f.at(key), "model", "remove 'model'", "%s calls no model through the gateway", d.ID())
-	case given != nil && s.Kind != component.Invoker && !wants:
-		f.errorf(f.at(key), "model", "remove 'model'", "%s calls no model", d.ID())
-	}
-}
-
 // money holds a budget in US dollars against the prices of every model that the
 // stage can reach.
 func (c *check) money(n *yaml.Node, s *Stage) {
@@ -316,6 +281,7 @@ func (c *check) money(n *yaml.Node, s *Stage) {
 	switch {
 	case s.Budget.USD == 0:
 		f.errorf(f.at(v), "wrong-kind", "leave it out for no bound", "'usd' is 0, want more")
+	case s.Direct: // which was said
 	case s.Model == "":
 		refuse("give it a 'model', or bound wall instead", "names no model, whose calls could be counted")
 	case m == nil: // which was said

@@ -129,7 +129,10 @@ func (c *check) unknownSetting(key *yaml.Node, d component.Descriptor, known []s
 func (c *check) config(at, n *yaml.Node, s *side, d component.Descriptor) json.RawMessage {
 	f := c.f
 	failed := false
-	files := s.files(n)
+	files := s.formatted(n, "name-or-file")
+	for v := range s.formatted(n, "secret") {
+		c.secret(v, "a secret")
+	}
 	raw, err := f.toJSON(n, func(leaf *yaml.Node) []byte {
 		if files[leaf] {
 			before := len(f.found)
@@ -179,14 +182,15 @@ func (c *check) refused(at, n *yaml.Node, d component.Descriptor, err error) {
 	c.f.errorf(c.f.at(at), "setting", "", "%s can't be used so: %s", d.ID(), err)
 }
 
-// files are the values under n that are paths when they look like one.
-func (s *side) files(n *yaml.Node) map[*yaml.Node]bool {
+// formatted are the texts under n to which the schema gives a format of ours; see
+// sdk/schema.
+func (s *side) formatted(n *yaml.Node, format string) map[*yaml.Node]bool {
 	if s.schema == nil {
 		return nil
 	}
 	var out map[*yaml.Node]bool
 	for name, p := range s.schema.Properties {
-		if p.Format == nil || p.Format.Name != "name-or-file" {
+		if p.Format == nil || p.Format.Name != format {
 			continue
 		}
 		if _, v := lookup(n, name); v != nil && isText(v) && !strings.Contains(v.Value, opening) {

@@ -55,6 +55,22 @@ type Descriptor struct {
 	Methods []string `json:"methods,omitempty"`
 	// Programs are what an invoker knows to start, for `penstock doctor`.
 	Programs []Program `json:"programs,omitempty"`
+	// ModeKey names the setting of an invoker that says how it reaches a model,
+	// and Modes what its values mean where that isn't any model of the file
+	// through the gateway.
+	ModeKey string          `json:"mode_key,omitempty"`
+	Modes   map[string]Mode `json:"modes,omitempty"`
+}
+
+// Mode is a way to reach a model.
+type Mode struct {
+	// Direct is by the component's own credentials and past the gateway: the
+	// stage names no model, and nothing is recorded.
+	Direct bool `json:"direct,omitempty"`
+	// Family is the model's family where the mode is direct.
+	Family string `json:"family,omitempty"`
+	// Upstream is the kind that the model's upstream has to be of.
+	Upstream string `json:"upstream,omitempty"`
 }
 
 // Programs is what a judger wants that runs programs in the workspace: its stage

@@ -73,6 +73,10 @@ type Plan struct {
 	Env   map[string]string `json:"env,omitempty"`
 	Files []File            `json:"files,omitempty"`
 	Stdin string            `json:"stdin,omitempty"`
+	// Dir is where the program starts, and is made if it isn't there: a path in
+	// the workspace, or with "~/" at its start in the private home. Empty is the
+	// workspace.
+	Dir string `json:"dir,omitempty"`
 	// Output is Text if empty.
 	Output Output `json:"output,omitempty"`
 	// HoldFirstCall makes the gateway hold the session's first call until Line
@@ -187,6 +191,12 @@ func Input[T any]() Option {
 // a failure: agent_no_activity.
 func AlwaysCalls() Option {
 	return func(d *component.Descriptor) { d.Wants = append(d.Wants, "model") }
+}
+
+// Modes says what values of the setting key mean that don't stand for any model
+// of the file through the gateway.
+func Modes(key string, modes map[string]component.Mode) Option {
+	return func(d *component.Descriptor) { d.ModeKey, d.Modes = key, modes }
 }
 
 // Programs names the agent programs that the invoker knows to start.

@@ -10,6 +10,9 @@
 // when it begins with ./, ../ or / or ends in .yaml: the host makes it absolute
 // and keeps the file's hash.
 //
+// The format "secret" says of a text in a config that it may only come from
+// ${env:NAME} or ${file:PATH}: it is never kept with a run.
+//
 // The tag min is the least number, the fewest items of a list, or the shortest
 // length of a text. The format
 // "names-differ" says of a list that no two of its objects have one name.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/penstock-dev/penstock/sdk/invoker"
@@ -57,6 +58,27 @@ func (w *Workspace) writeFile(home string, f invoker.File) error {
 		mode = 0o600
 	}
 	return create(root, name, f.Data, mode)
+}
+
+// Dir is the folder of a plan, which is made if it isn't there: a path in the
+// workspace or, with "~/" before it, in the home. Empty is the workspace.
+func (w *Workspace) Dir(home, dir string) (string, error) {
+	base, name := w.Path(), dir
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		base, name = home, rest
+	}
+	if name == "" {
+		return base, nil
+	}
+	root, err := os.OpenRoot(base)
+	if err == nil {
+		err = root.MkdirAll(name, 0o700)
+		_ = root.Close()
+	}
+	if err != nil {
+		return "", fmt.Errorf("make folder %q of the plan: %w", dir, err)
+	}
+	return filepath.Join(base, name), nil
 }
 
 func create(root *os.Root, name, data string, mode fs.FileMode) error {

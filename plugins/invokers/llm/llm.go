@@ -1,26 +1,48 @@
-// Package llm is the invoker of one call of a model: a prompt goes in, its
-// reply is the result. There is no program, no tool and no second turn, so that
-// a stage that only has to answer can't turn into an agent's session. What
-// never enters: which upstream answers, and how often it is asked again.
+// Package llm is the invoker of a single answer: a prompt goes in, a reply is
+// the result. No tool and no second turn unless they are asked for, so that a
+// stage that only has to answer can't turn into an agent's session.
+//
+// How the model is reached is the mode. In api and bedrock it is one call of the
+// stage's model through the gateway, recorded as all calls are. In subscription
+// it is a headless Claude Code that holds the subscription's token and talks to
+// the provider by itself, so that its calls are not recorded.
+//
+// What never enters: which upstream answers, how often it is asked again, and
+// credentials that the config doesn't name.
 package llm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/invoker"
+	"github.com/penstock-dev/penstock/sdk/schema"
+)
+
+// The modes.
+const (
+	API          = "api"
+	Bedrock      = "bedrock"
+	Subscription = "subscription"
 )
 
 // Config is what a stage's `with:` sets once.
 type Config struct {
-	Mode        string   `json:"mode,omitempty" desc:"how the model is reached: api (the default), through the gateway"`
+	Mode        string   `json:"mode,omitempty" enum:"api,bedrock,subscription" desc:"how the model is reached: api (the default) is the stage's model through the gateway, bedrock the same where its upstream is Amazon Bedrock, subscription a headless Claude Code with the subscription's token, whose calls are not recorded"`
 	MaxTokens   int      `json:"max_tokens,omitempty" desc:"most tokens of the reply; default what the model's entry says"`
 	Temperature *float64 `json:"temperature,omitempty" desc:"default what the model's entry says, which wins where token ids are captured"`
 	Schema      string   `json:"schema,omitempty" enum:"prompt,response_format" desc:"how the model is told the schema of output: at the end of the prompt (the default), or as the response_format of Chat Completions, which the upstream has to honour"`
+
+	Token    string      `json:"token,omitempty" format:"secret" desc:"subscription: its token, such as ${env:CLAUDE_CODE_OAUTH_TOKEN}"`
+	Model    string      `json:"model,omitempty" desc:"subscription: the model that the program asks for, such as sonnet"`
+	BaseURL  string      `json:"base_url,omitempty" desc:"subscription: where the program sends its calls, and the token with them; default the provider"`
+	Command  schema.Argv `json:"command,omitempty" desc:"subscription: the program and its arguments, or the program alone; a relative path starts at the folder of the pipeline file; default claude"`
+	Tools    []string    `json:"tools,omitempty" desc:"subscription: the program's own tools, exactly; default none"`
+	MaxTurns int         `json:"max_turns,omitempty" desc:"subscription: most replies of the model; default 1, or 2 where output has a schema"`
+	MaxUSD   float64     `json:"max_usd,omitempty" desc:"subscription: the program ends when what it used would cost more, by its own estimate in US dollars"`
 }
 
 // Input is what `with:` gives for each rollout.
@@ -29,56 +51,48 @@ type Input struct {
 	System string `json:"system,omitempty" desc:"system prompt"`
 }
 
-type llm struct{ cfg Config }
+// mode is how a model is reached.
+type mode interface {
+	plan(r *invoker.PlanRequest, in Input) (*invoker.Plan, error)
+	result(r *invoker.ResultRequest) *invoker.Result
+}
+
+type llm struct{ mode }
 
 // New checks the config.
 func New(cfg Config) (invoker.Invoker, error) {
-	switch cfg.Mode {
-	case "", "api":
-	case "subscription":
-		return nil, errors.New("mode subscription is not wired: it would need the program of a subscription; invoker/claude-code starts one, or use mode api with a model")
-	case "bedrock":
-		return nil, errors.New("mode bedrock is not wired: there is no upstream for it; use mode api with a model whose upstream is there")
-	default:
-		return nil, fmt.Errorf("mode is %q, want api", cfg.Mode)
-	}
-	if cfg.MaxTokens < 0 {
+	switch {
+	case cfg.MaxTokens < 0:
 		return nil, errors.New("max_tokens is negative")
-	}
-	if t := cfg.Temperature; t != nil && *t < 0 {
+	case cfg.Temperature != nil && *cfg.Temperature < 0:
 		return nil, errors.New("temperature is negative")
+	case cfg.MaxTurns < 0:
+		return nil, errors.New("max_turns is negative")
+	case cfg.MaxUSD < 0:
+		return nil, errors.New("max_usd is negative")
 	}
 	switch cfg.Schema {
 	case "", "prompt", "response_format":
 	default:
 		return nil, fmt.Errorf("schema is %q, want prompt or response_format", cfg.Schema)
 	}
-	return &llm{cfg}, nil
+	switch cfg.Mode {
+	case "", API, Bedrock:
+		if cfg.Token+cfg.Model+cfg.BaseURL != "" || len(cfg.Command)+len(cfg.Tools)+cfg.MaxTurns > 0 || cfg.MaxUSD > 0 {
+			return nil, errors.New("token, model, base_url, command, tools, max_turns and max_usd are of mode subscription only; add mode: subscription, or remove them")
+		}
+		return &llm{call{cfg}}, nil
+	case Subscription:
+		s := subscription{cfg}
+		if err := s.check(); err != nil {
+			return nil, err
+		}
+		return &llm{s}, nil
+	}
+	return nil, fmt.Errorf("mode is %q, want api, bedrock or subscription", cfg.Mode)
 }
 
-type message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
-
-type request struct {
-	Model          string          `json:"model"`
-	Messages       []message       `json:"messages"`
-	MaxTokens      int             `json:"max_tokens,omitempty"`
-	Temperature    *float64        `json:"temperature,omitempty"`
-	ResponseFormat *responseFormat `json:"response_format,omitempty"`
-}
-
-type responseFormat struct {
-	Type   string     `json:"type"`
-	Schema jsonSchema `json:"json_schema"`
-}
-
-type jsonSchema struct {
-	Name   string          `json:"name"`
-	Schema json.RawMessage `json:"schema"`
-}
-
+// Plan implements invoker.Invoker.
 func (l *llm) Plan(_ context.Context, r *invoker.PlanRequest) (*invoker.Plan, error) {
 	var in Input
 	if err := r.DecodeInput(&in); err != nil {
@@ -87,79 +101,26 @@ func (l *llm) Plan(_ context.Context, r *invoker.PlanRequest) (*invoker.Plan, er
 	if strings.TrimSpace(in.Prompt) == "" {
 		return nil, errors.New("the prompt is empty")
 	}
-	q := request{Model: r.Session.Model, MaxTokens: l.cfg.MaxTokens, Temperature: l.cfg.Temperature}
-	if schema := r.Session.OutputSchema; len(schema) > 0 {
-		if l.cfg.Schema == "response_format" {
-			q.ResponseFormat = &responseFormat{"json_schema", jsonSchema{"output", schema}}
-		} else if !strings.Contains(in.Prompt, string(schema)) { // unless the host told it beside what was wrong
-			in.Prompt += "\n\nAnswer with one JSON object that fits this JSON Schema, and nothing else:\n" + string(schema)
-		}
-	}
-	if in.System != "" {
-		q.Messages = append(q.Messages, message{"system", in.System})
-	}
-	q.Messages = append(q.Messages, message{"user", in.Prompt})
-	body, err := chat.Marshal(q)
-	if err != nil {
-		return nil, err
-	}
-	return &invoker.Plan{Call: &invoker.ModelCall{Path: "/v1/chat/completions", Body: body}}, nil
+	return l.plan(r, in)
 }
 
-// answer is what of a reply, or of an error, is read.
-type answer struct {
-	Choices []struct {
-		Message struct {
-			Content *string `json:"content"`
-			Refusal string  `json:"refusal"`
-		} `json:"message"`
-		Finish string `json:"finish_reason"`
-	} `json:"choices"`
-	Error struct {
-		Message string `json:"message"`
-	} `json:"error"`
+// Line implements invoker.Liner.
+func (l *llm) Line(_ context.Context, r *invoker.LineRequest) (invoker.LineResult, error) {
+	if s, ok := l.mode.(subscription); ok {
+		return s.line(r)
+	}
+	return invoker.LineResult{State: r.State}, nil
 }
 
-// Result reads the reply. What is no whole answer is never an "ok": an error's
-// words are not the model's, a refusal is none, and a reply that was cut may
-// lack its end.
+// Result implements invoker.Invoker.
 func (l *llm) Result(_ context.Context, r *invoker.ResultRequest) (*invoker.Result, error) {
-	failed := func(format string, args ...any) (*invoker.Result, error) {
-		return &invoker.Result{ExitStatus: invoker.AgentError, Error: fmt.Sprintf(format, args...)}, nil
-	}
-	var a answer
-	err := json.Unmarshal([]byte(r.Stdout), &a)
-	switch {
-	case r.Exit < 0:
-		return &invoker.Result{}, nil // the host knows why there is no answer
-	case r.Exit != 0 && a.Error.Message != "":
-		return failed("the call was answered with HTTP status %d: %s", r.Exit, a.Error.Message)
-	case r.Exit != 0:
-		return failed("the call was answered with HTTP status %d", r.Exit)
-	case err != nil:
-		return failed("the answer is no JSON: %v", err)
-	case len(a.Choices) == 0:
-		return failed("the answer holds no reply")
-	}
-	c := a.Choices[0]
-	text := ""
-	if c.Message.Content != nil {
-		text = *c.Message.Content
-	}
-	switch {
-	case c.Message.Refusal != "":
-		return failed("the model refused: %s", c.Message.Refusal)
-	case c.Finish == "content_filter":
-		return failed("the reply was withheld by the provider's filter")
-	case c.Finish == "length":
-		return &invoker.Result{Text: text, ExitStatus: invoker.AgentError, Error: "the reply was cut at its most tokens"}, nil
-	case strings.TrimSpace(text) == "":
-		return failed("the reply holds no text")
-	}
-	return &invoker.Result{Text: text, ExitStatus: invoker.OK}, nil
+	return l.result(r), nil
 }
 
 func init() {
 	invoker.Register("llm", New, invoker.Input[Input](), invoker.AlwaysCalls(),
-		invoker.Summary("one call of the model, without a program: a prompt in, its reply out"))
+		invoker.Modes("mode", map[string]component.Mode{
+			Subscription: {Direct: true, Family: "claude"}, Bedrock: {Upstream: "bedrock"},
+		}),
+		invoker.Summary("a single answer of a model: a prompt in, its reply out, through the gateway or by a subscription"))
 }

@@ -5,33 +5,29 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/invoker"
 )
 
 // resultLine is the last line of a run.
 type resultLine struct {
-	Type           string   `json:"type"`
-	Subtype        string   `json:"subtype"`
-	IsError        bool     `json:"is_error"`
-	Result         *string  `json:"result"`
-	TerminalReason string   `json:"terminal_reason"`
-	APIErrorStatus *int     `json:"api_error_status"`
-	Errors         []string `json:"errors"`
-	Cost           *float64 `json:"total_cost_usd"`
-	Models         map[string]struct {
-		CostBasis string `json:"costBasis"`
-	} `json:"modelUsage"`
-	Usage *struct {
-		InputTokens   int `json:"input_tokens"`
-		CacheCreation int `json:"cache_creation_input_tokens"`
-		CacheRead     int `json:"cache_read_input_tokens"`
-		OutputTokens  int `json:"output_tokens"`
-	} `json:"usage"`
+	Type           string           `json:"type"`
+	Subtype        string           `json:"subtype"`
+	IsError        bool             `json:"is_error"`
+	Result         *string          `json:"result"`
+	StopReason     string           `json:"stop_reason"`
+	TerminalReason string           `json:"terminal_reason"`
+	APIErrorStatus *int             `json:"api_error_status"`
+	Errors         []string         `json:"errors"`
+	Cost           number           `json:"total_cost_usd"`
+	Models         map[string]model `json:"modelUsage"`
+	Usage          *usage           `json:"usage"`
 }
 
 type assistantLine struct {
+	// Parent is the call that started the sub-agent which speaks, if one does.
+	Parent  *string `json:"parent_tool_use_id"`
 	Message struct {
+		ID      string `json:"id"`
 		Content []struct {
 			Type string `json:"type"`
 			Text string `json:"text"`
@@ -47,10 +43,7 @@ func Result(r *invoker.ResultRequest) *invoker.Result {
 	if line == nil {
 		return &invoker.Result{Text: text, ExitStatus: invoker.AgentError, Error: noResult(r)}
 	}
-	out := &invoker.Result{Text: text, Cost: line.cost(), ExitStatus: invoker.OK}
-	if u := line.Usage; u != nil {
-		out.Usage = &chat.Usage{Input: u.InputTokens + u.CacheCreation + u.CacheRead, Output: u.OutputTokens, Cached: u.CacheRead, CacheWrite: u.CacheCreation}
-	}
+	out := &invoker.Result{Text: text, Usage: line.usage(), Cost: line.cost(), ExitStatus: invoker.OK}
 	if !line.IsError {
 		if line.Result != nil {
 			out.Text = *line.Result
@@ -65,15 +58,25 @@ func Result(r *invoker.ResultRequest) *invoker.Result {
 	return out
 }
 
-// cost is nil when the program guesses: behind a gateway it counts models that
-// it does not know at the price of one that it does.
-func (l *resultLine) cost() *float64 {
-	for _, m := range l.Models {
-		if m.CostBasis == "unknown" {
-			return nil
-		}
+// Answer is Result for a run that was to give one answer and nothing else: what
+// is no whole answer is not "ok", and none of its text is passed on. What was
+// used is counted all the same.
+func Answer(r *invoker.ResultRequest) *invoker.Result {
+	out := Result(r)
+	line, _ := last(r.Stdout)
+	switch {
+	case out.ExitStatus != invoker.OK:
+	case line.StopReason == "max_tokens":
+		out.ExitStatus, out.Error = invoker.AgentError, "the reply was cut at its most tokens"
+	case line.StopReason == "refusal":
+		out.ExitStatus, out.Error = invoker.AgentError, "the model refused"
+	case strings.TrimSpace(out.Text) == "":
+		out.ExitStatus, out.Error = invoker.AgentError, "the reply holds no text"
 	}
-	return l.Cost
+	if out.ExitStatus != invoker.OK {
+		out.Text = ""
+	}
+	return out
 }
 
 // failure maps a result that is an error. A provider that is overloaded or
@@ -84,11 +87,13 @@ func failure(l *resultLine) (status, message string) {
 		message = *l.Result
 	}
 	if message == "" {
-		message = "the agent failed: " + l.Subtype + " " + l.TerminalReason
+		message = strings.TrimSpace("the agent failed: " + l.Subtype + " " + l.TerminalReason)
 	}
 	switch {
 	case l.TerminalReason == "max_turns", l.Subtype == "error_max_turns":
 		return invoker.MaxTurns, message
+	case l.Subtype == "error_max_budget_usd":
+		return invoker.Budget, message
 	case l.TerminalReason == "api_error" && (l.APIErrorStatus == nil || infra(*l.APIErrorStatus)):
 		return invoker.InfraError, message
 	}
@@ -100,8 +105,11 @@ func infra(status int) bool {
 }
 
 // last finds the result line and the last text of the assistant, from the end
-// of the output.
+// of the output. A message comes in several lines, one for each of its parts; a
+// sub-agent's are not the assistant's.
 func last(stdout string) (line *resultLine, text string) {
+	var parts []string
+	id := ""
 	for rest := strings.TrimRight(stdout, "\n"); rest != ""; {
 		from := strings.LastIndexByte(rest, '\n') + 1
 		l := rest[from:]
@@ -117,20 +125,29 @@ func last(stdout string) (line *resultLine, text string) {
 			}
 		case "assistant":
 			var a assistantLine
-			if json.Unmarshal([]byte(l), &a) != nil {
+			if json.Unmarshal([]byte(l), &a) != nil || a.Parent != nil {
 				continue
 			}
-			for _, c := range a.Message.Content {
-				if c.Type == "text" {
-					text += c.Text
-				}
+			said := a.text()
+			if len(said) > 0 && len(parts) > 0 && (a.Message.ID == "" || a.Message.ID != id) {
+				return line, strings.Join(parts, "\n")
 			}
-			if text != "" {
-				return line, text
+			if len(said) > 0 {
+				parts, id = append(said, parts...), a.Message.ID
 			}
 		}
 	}
-	return line, text
+	return line, strings.Join(parts, "\n")
+}
+
+func (a *assistantLine) text() []string {
+	var out []string
+	for _, c := range a.Message.Content {
+		if c.Type == "text" && c.Text != "" {
+			out = append(out, c.Text)
+		}
+	}
+	return out
 }
 
 // noResult says what is known of a run that ended without a result.

@@ -72,6 +72,8 @@ type Expect struct {
 	// Tools are the agent's own tools; nil means that they are not checked,
 	// an empty list that there must be none.
 	Tools []string
+	// May are tools of the agent's own that it may have besides.
+	May []string
 	// Servers are the MCP servers, all of which must be connected.
 	Servers []string
 }
@@ -130,7 +132,7 @@ func (e Expect) tools(have []string) (extra, missing []string) {
 			if !slices.Contains(e.Servers, server) {
 				extra = append(extra, name)
 			}
-		} else if e.Tools != nil && !slices.Contains(e.Tools, name) {
+		} else if e.Tools != nil && !slices.Contains(e.Tools, name) && !slices.Contains(e.May, name) {
 			extra = append(extra, name)
 		}
 	}

@@ -157,6 +157,98 @@ func TestResult(t *testing.T) {
 	}
 }
 
+// TestR14_UsageInEveryShape: what a program used is read from each form that
+// programs write it in, and what isn't known is not nothing.
+func TestR14_UsageInEveryShape(t *testing.T) {
+	for name, c := range map[string]struct {
+		fields string
+		usage  *chat.Usage
+		cost   *float64
+	}{
+		"numbers":         {`"usage":{"input_tokens":10,"output_tokens":7},"total_cost_usd":0.25`, &chat.Usage{Input: 10, Output: 7}, ptr(0.25)},
+		"caches":          {`"usage":{"input_tokens":10,"cache_read_input_tokens":100,"cache_creation_input_tokens":5,"output_tokens":7}`, &chat.Usage{Input: 115, Output: 7, Cached: 100, CacheWrite: 5}, nil},
+		"texts":           {`"usage":{"input_tokens":"10","output_tokens":"7.0"},"total_cost_usd":"0.25"`, &chat.Usage{Input: 10, Output: 7}, ptr(0.25)},
+		"partial":         {`"usage":{"output_tokens":7,"input_tokens":null,"service_tier":"x"}`, &chat.Usage{Output: 7}, nil},
+		"null":            {`"usage":null,"total_cost_usd":null`, nil, nil},
+		"missing":         {`"num_turns":1`, nil, nil},
+		"nothing spent":   {`"usage":{"input_tokens":0,"output_tokens":0},"total_cost_usd":0`, &chat.Usage{}, ptr(0.0)},
+		"by model":        {`"modelUsage":{"a":{"inputTokens":1,"outputTokens":2,"cacheReadInputTokens":3,"costUSD":0.25},"b":{"inputTokens":10,"outputTokens":20,"costUSD":0.5}}`, &chat.Usage{Input: 14, Output: 22, Cached: 3}, ptr(0.75)},
+		"by model, part":  {`"modelUsage":{"a":{"inputTokens":1,"outputTokens":2,"costUSD":0.25},"b":{"inputTokens":10,"outputTokens":20}}`, &chat.Usage{Input: 11, Output: 22}, nil},
+		"the sum wins":    {`"usage":{"input_tokens":5,"output_tokens":6},"modelUsage":{"a":{"inputTokens":1,"outputTokens":2}}`, &chat.Usage{Input: 5, Output: 6}, nil},
+		"no numbers":      {`"usage":{"input_tokens":"many","output_tokens":{}},"total_cost_usd":[1]`, nil, nil},
+		"no such amounts": {`"usage":{"input_tokens":-4,"output_tokens":1e300},"total_cost_usd":-1`, &chat.Usage{}, nil},
+	} {
+		r := Result(&invoker.ResultRequest{Stdout: `{"type":"result","subtype":"success","is_error":false,"result":"x",` + c.fields + `}`})
+		assert.Equal(t, c.usage, r.Usage, name)
+		assert.Equal(t, c.cost, r.Cost, name)
+	}
+}
+
+// TestR12_TextIsTheMainAgents: the result where there is one, else what the main
+// agent said last, without its thinking, its tools and its sub-agents.
+func TestR12_TextIsTheMainAgents(t *testing.T) {
+	const (
+		thinks = `{"type":"assistant","message":{"id":"1","content":[{"type":"thinking","thinking":"hm","text":"hm"}]},"parent_tool_use_id":null}` + "\n"
+		first  = `{"type":"assistant","message":{"id":"1","content":[{"type":"text","text":"one"}]},"parent_tool_use_id":null}` + "\n"
+		second = `{"type":"assistant","message":{"id":"1","content":[{"type":"text","text":"two"}]},"parent_tool_use_id":null}` + "\n"
+		older  = `{"type":"assistant","message":{"id":"0","content":[{"type":"text","text":"older"}]},"parent_tool_use_id":null}` + "\n"
+		sub    = `{"type":"assistant","message":{"id":"9","content":[{"type":"text","text":"of a sub-agent"}]},"parent_tool_use_id":"toolu_1"}` + "\n"
+		tool   = `{"type":"assistant","message":{"id":"1","content":[{"type":"tool_use","id":"t","name":"x","input":{}}]},"parent_tool_use_id":null}` + "\n"
+		empty  = `{"type":"result","subtype":"success","is_error":false}` + "\n"
+	)
+	for stdout, want := range map[string]string{
+		older + thinks + first + second + tool + sub + empty: "one\ntwo",
+		first + second + sub: "one\ntwo",
+		first + `{"type":"result","is_error":false,"result":"whole"}`: "whole",
+		sub + empty: "",
+		first + `{"type":"result","is_error":false,"result":"a"}` + "\n" + `{"type":"result","is_error":false,"result":"b"}`: "b",
+		first + "no json\n" + `{"type":"result","is_error":false,"result":"after noise"}`:                                    "after noise",
+	} {
+		assert.Equal(t, want, Result(&invoker.ResultRequest{Stdout: stdout}).Text, stdout)
+	}
+}
+
+// TestR16_EachEndHasItsStatus: with a message, always.
+func TestR16_EachEndHasItsStatus(t *testing.T) {
+	for fields, want := range map[string]string{
+		`"subtype":"error_max_turns","is_error":true`:                                              invoker.MaxTurns,
+		`"subtype":"error_max_budget_usd","is_error":true`:                                         invoker.Budget,
+		`"subtype":"error_during_execution","is_error":true`:                                       invoker.AgentError,
+		`"subtype":"error_max_structured_output_retries","is_error":true`:                          invoker.AgentError,
+		`"subtype":"success","is_error":true,"terminal_reason":"api_error","api_error_status":429`: invoker.InfraError,
+		`"subtype":"success","is_error":true,"terminal_reason":"api_error","api_error_status":503`: invoker.InfraError,
+		`"subtype":"success","is_error":true,"terminal_reason":"api_error","api_error_status":404`: invoker.AgentError,
+		`"is_error":true`: invoker.AgentError,
+	} {
+		r := Result(&invoker.ResultRequest{Exit: 1, Stdout: `{"type":"result",` + fields + `}`})
+		assert.Equal(t, want, r.ExitStatus, fields)
+		assert.NotEmpty(t, r.Error, fields)
+	}
+}
+
+// TestR13_NothingUsableIsNoAnswer: where one answer was wanted, an error's
+// words, a cut reply, a refusal and silence give no text, and are counted.
+func TestR13_NothingUsableIsNoAnswer(t *testing.T) {
+	const said = `{"type":"assistant","message":{"content":[{"type":"text","text":"so far"}]}}` + "\n"
+	const spent = `,"usage":{"input_tokens":3,"output_tokens":4},"total_cost_usd":0.5}`
+	for fields, want := range map[string]string{
+		`"is_error":true,"subtype":"success","result":"API Error: 529"`:  "API Error: 529",
+		`"is_error":false,"result":"part","stop_reason":"max_tokens"`:    "the reply was cut",
+		`"is_error":false,"result":"I can't","stop_reason":"refusal"`:    "the model refused",
+		`"is_error":false,"result":" "`:                                  "holds no text",
+		`"is_error":true,"subtype":"error_max_turns","errors":["turns"]`: "turns",
+	} {
+		r := Answer(&invoker.ResultRequest{Stdout: said + `{"type":"result",` + fields + spent})
+		assert.Empty(t, r.Text, fields)
+		assert.NotEqual(t, invoker.OK, r.ExitStatus, fields)
+		assert.Contains(t, r.Error, want, fields)
+		assert.Equal(t, &chat.Usage{Input: 3, Output: 4}, r.Usage, fields)
+		assert.InDelta(t, 0.5, *r.Cost, 0)
+	}
+	assert.Empty(t, Answer(&invoker.ResultRequest{Exit: 1, Stdout: said}).Text)
+	assert.Equal(t, "42", Answer(&invoker.ResultRequest{Stdout: `{"type":"result","is_error":false,"result":"42","stop_reason":"end_turn"}`}).Text)
+}
+
 func TestStderrIsCut(t *testing.T) {
 	r := Result(&invoker.ResultRequest{Exit: 1, Stderr: strings.Repeat("é", 5000) + "the end"})
 	assert.Less(t, len(r.Error), 2200)
