@@ -103,8 +103,11 @@ func hashFile(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-func hashText(text string) string {
-	sum := sha256.Sum256([]byte(text))
+func hashText(text string) string { return hashBytes([]byte(text)) }
+
+// hashBytes returns a sha256 in hex.
+func hashBytes(b []byte) string {
+	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/penstock-dev/penstock/sdk/format"
 )
 
 // pool holds the instances of a module that were given one config: at most
@@ -45,27 +47,46 @@ func newPool(w *wasm, input []byte) *pool {
 
 // call calls a method on an instance that is idle, or on a new one.
 func (p *pool) call(ctx context.Context, method string, in []byte) ([]byte, error) {
-	if p.onProbation() {
-		select {
-		case p.solo <- struct{}{}:
-			defer func() { <-p.solo }()
-		case <-ctx.Done():
-			return nil, p.cancelled(ctx, method)
-		}
+	done, err := p.begin(ctx, method)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	g, err := p.acquire(ctx, method)
 	if err != nil {
 		return nil, err
 	}
-	out, err := g.run(ctx, method, in)
-	if fatal(err) {
-		p.fault()
-	}
+	out, err := p.run(ctx, g, method, in)
 	if fatal(err) || g.worn() {
 		g.close()
 		<-p.made
 	} else {
 		p.release(g)
+	}
+	return out, err
+}
+
+// begin waits for the module's only turn while it is on probation. Whatever
+// runs in an instance takes it: calls that stand alone, those of streams, and
+// the making of an instance.
+func (p *pool) begin(ctx context.Context, method string) (done func(), err error) {
+	if !p.onProbation() {
+		return func() {}, nil
+	}
+	select {
+	case p.solo <- struct{}{}:
+		return func() { <-p.solo }, nil
+	case <-ctx.Done():
+		return nil, p.cancelled(ctx, method)
+	}
+}
+
+// run calls a method on an instance. One that ends the instance puts the
+// module on probation.
+func (p *pool) run(ctx context.Context, g *guest, method string, in []byte) ([]byte, error) {
+	out, err := g.run(ctx, method, in)
+	if fatal(err) {
+		p.fault()
 	}
 	return out, err
 }
@@ -120,12 +141,15 @@ func (p *pool) release(g *guest) {
 func (p *pool) make(ctx context.Context) (*guest, error) {
 	g, err := p.wasm.instantiate(ctx)
 	if err != nil {
+		if fatal(err) {
+			p.fault()
+		}
 		return nil, err
 	}
 	if g.functions[exportConfigure] == nil {
 		return g, nil
 	}
-	if _, err := g.run(ctx, exportConfigure, p.input); err != nil {
+	if _, err := p.run(ctx, g, exportConfigure, p.input); err != nil {
 		g.close()
 		return nil, err
 	}
@@ -168,6 +192,11 @@ func (p *pool) pin(ctx context.Context) (instance, error) {
 		return &pinned{pool: p, host: best}, nil
 	}
 	p.mu.Unlock()
+	done, err := p.begin(ctx, format.MethodOpen)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	g, err := p.make(ctx)
 	if err != nil {
 		return nil, err
@@ -198,7 +227,12 @@ func (s *pinned) call(ctx context.Context, method string, in []byte) ([]byte, er
 		return nil, &Error{Plugin: s.pool.wasm.key, Method: method, Reason: Unavailable, Retryable: true,
 			Message: errStreamLost.Error(), Cause: h.dead}
 	}
-	out, err := h.guest.run(ctx, method, in)
+	done, err := s.pool.begin(ctx, method)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	out, err := s.pool.run(ctx, h.guest, method, in)
 	if fatal(err) {
 		h.dead = err
 		h.guest.close()

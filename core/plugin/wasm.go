@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -114,18 +115,11 @@ func (r *Registry) loadWasm(ctx context.Context, s Source) (program, error) {
 			return nil, fmt.Errorf("grant: %q can't be granted, only %q can", g, grantNow)
 		}
 	}
-	kept, sum, err := r.cache.keep(path, 0o600)
+	code, err := readModule(path)
 	if err != nil {
 		return nil, err
 	}
-	code, err := os.ReadFile(kept)
-	if err != nil {
-		return nil, err
-	}
-	if len(code) > maxModule {
-		return nil, fmt.Errorf("%s is %d MiB, a module may have %d MiB", path, len(code)>>20, maxModule>>20)
-	}
-	w := &wasm{key: s.Key, sum: sum, limits: s.Limits.forWasm(), now: slices.Contains(s.Grant, grantNow), log: r.log.With("plugin", s.Key)}
+	w := &wasm{key: s.Key, sum: hashBytes(code), limits: s.Limits.forWasm(), now: slices.Contains(s.Grant, grantNow), log: r.log.With("plugin", s.Key)}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.logged = newLineLog(w.log)
 	w.logged.rate = logsPerSecond
@@ -137,6 +131,29 @@ func (r *Registry) loadWasm(ctx context.Context, s Source) (program, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// readModule reads a module once: the bytes that are hashed are those that are
+// compiled, and nothing can change them in between.
+func readModule(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no file; a folder of Go sources is wasm: { go: %s }", path, path)
+	}
+	if info.Size() > maxModule {
+		return nil, fmt.Errorf("%s is %d MiB, a module may have %d MiB", path, info.Size()>>20, maxModule>>20)
+	}
+	code := make([]byte, info.Size())
+	_, err = io.ReadFull(f, code)
+	return code, err
 }
 
 func (w *wasm) compile(ctx context.Context, r *Registry, code []byte) error {

@@ -102,11 +102,7 @@ func (wild) Judge(_ context.Context, r *judger.Request) (judger.Verdict, error) 
 	case "exit":
 		os.Exit(3)
 	case "loop":
-		for i := 0; ; i++ {
-			if i == -1 {
-				break
-			}
-		}
+		loop()
 	case "hog":
 		var all [][]byte
 		for {
@@ -238,15 +234,25 @@ func (letters) Open(context.Context, *format.ParseOptions) (format.Parser, error
 	return &speller{}, nil
 }
 
-type speller struct{ at int }
+// speller panics at an exclamation mark, loops at an at sign, and loops as it
+// finishes a text that has a hash.
+type speller struct {
+	at     int
+	hashed bool
+}
 
 func (p *speller) Feed(dst []format.Event, chunk []byte) []format.Event {
 	text := string(chunk)
 	for start, i := 0, 0; i < len(text); start = i {
 		kind := kindOf(text[i])
 		for i < len(text) && kindOf(text[i]) == kind {
-			if text[i] == '!' {
+			switch text[i] {
+			case '!':
 				panic("an exclamation")
+			case '@':
+				loop()
+			case '#':
+				p.hashed = true
 			}
 			i++
 		}
@@ -254,6 +260,15 @@ func (p *speller) Feed(dst []format.Event, chunk []byte) []format.Event {
 		p.at += i - start
 	}
 	return dst
+}
+
+// loop goes on until it is ended.
+func loop() {
+	for i := 0; ; i++ {
+		if i == -1 {
+			break
+		}
+	}
 }
 
 func kindOf(c byte) format.EventKind {
@@ -264,6 +279,9 @@ func kindOf(c byte) format.EventKind {
 }
 
 func (p *speller) Finish(dst []format.Event) []format.Event {
+	if p.hashed {
+		loop()
+	}
 	return append(dst, format.Event{Kind: format.Warning, Text: fmt.Sprint(p.at)})
 }
 
