@@ -40,6 +40,47 @@ func TestTeamCrashMatrix(t *testing.T) {
 	}
 }
 
+// TestGroupCrash kills penstock at events of a run whose samples are judged
+// together, and has it gone on with: each sample has its verdict once, and a
+// group that has its verdicts is not judged again.
+func TestGroupCrash(t *testing.T) {
+	const ended = 6 // solve and rank of three samples
+	kills := []int{1 + rand.IntN(3), 4 + rand.IntN(3)}
+	if soak() {
+		kills = []int{1, 2, 3, 4, 5, 6}
+	}
+	for _, k := range kills {
+		dir := filepath.Join(t.TempDir(), "out")
+		cmd := exec.Command(built, "run", "testdata/group/pipeline.yaml", "--json", "--out", dir, "--set", "concurrency.rollouts=1")
+		cmd.Dir = root
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		seen := 0
+		for lines := bufio.NewScanner(out); seen < k && lines.Scan(); {
+			if gjson.Get(lines.Text(), "type").String() == "stage.ended" {
+				seen++
+			}
+		}
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		require.Equal(t, k, seen, "of %d", ended)
+		text, code := penstock(t, root, "resume", dir)
+		require.Equal(t, 0, code, text)
+		assert.Equal(t, []string{"1", "2", "3"}, column(t, filepath.Join(dir, "rollouts.jsonl"), "reward"), "killed at %d", k)
+		assert.Equal(t, []string{"completed", "completed", "completed"}, column(t, filepath.Join(dir, "rollouts.jsonl"), "status"), "killed at %d", k)
+		verdicts, err := filepath.Glob(filepath.Join(dir, "artifacts", "*", "rank", "*", "verdict.json"))
+		require.NoError(t, err)
+		assert.Len(t, verdicts, 3)
+		events, err := os.ReadFile(filepath.Join(dir, "events.jsonl"))
+		require.NoError(t, err)
+		judged := strings.Count(string(events), `"type":"stage.started","run":"`) - 3 // solve of three samples
+		if k > 3 {
+			assert.Equal(t, 3, judged, "killed at %d, after the group was judged: %s", k, events)
+		}
+	}
+}
+
 type teamOutcome struct {
 	boundaries []string
 	state      []string

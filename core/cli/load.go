@@ -25,7 +25,7 @@ import (
 // features are the parts of the pipeline file's language that the engine can
 // run.
 var features = []string{
-	"run", "loop", "output", "on_error: park", "aliases", "unknown_models", "csv", "format: auto", "budget.tokens", "budget.usd", "budget.wall",
+	"run", "loop", "output", "scope: group", "on_error: park", "aliases", "unknown_models", "csv", "format: auto", "budget.tokens", "budget.usd", "budget.wall",
 	"stage hooks", "row hooks",
 	"upstream vllm", "upstream sglang", "upstream lmdeploy", "upstream openai", "upstream anthropic", "upstream bedrock",
 }

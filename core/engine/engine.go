@@ -314,24 +314,26 @@ func (e *Engine) rollouts(ctx context.Context) error {
 	slots := make(chan struct{}, limit)
 	var wg sync.WaitGroup
 	for _, t := range e.Pipeline.Tasks {
+		group := newCohort(e.Pipeline)
 		for sample := range e.Pipeline.Samples {
 			r := newRollout(e, t, sample, earlier)
 			if r == nil {
+				if err := e.absent(ctx, group, earlier[rolloutID(t, sample)]); err != nil {
+					stop(err)
+				}
 				continue
 			}
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-			}
-			if ctx.Err() != nil {
+			r.cohort, r.seat = group, &seat{slots: slots}
+			if r.seat.take(ctx) != nil {
 				continue
 			}
 			e.ran++
 			wg.Go(func() {
-				defer func() { <-slots }()
+				defer r.seat.leave()
 				if err := r.run(ctx); err != nil {
 					stop(fmt.Errorf("rollout %s: %w", r.state.ID, err))
 				}
+				r.gone()
 			})
 		}
 	}

@@ -42,18 +42,24 @@ func (r *rollout) judge(ctx context.Context, s *pipeline.Stage, res *trace.Stage
 	if ctx.Err() != nil && err != nil {
 		return "cancelled", nil
 	}
+	return r.hear(dir, v, err, res), nil
+}
+
+// hear takes a verdict, or the error instead of one. It returns what retry.on
+// is compared with.
+func (e *Engine) hear(dir string, v judger.Verdict, err error, res *trace.StageResult) string {
 	if err == nil {
-		err = r.keepVerdict(filepath.Join(dir, "verdict.json"), v, res)
+		err = e.keepVerdict(filepath.Join(dir, "verdict.json"), v, res)
 	}
-	if err != nil {
-		res.Status, res.Error = "failed", fmt.Sprintf("%s: %v", judgeError, err)
-		return judgeError, nil
+	switch {
+	case err != nil:
+		res.Status, res.Error = trace.Failed, fmt.Sprintf("%s: %v", judgeError, err)
+	case v.Status == judger.JudgeError || v.Status == judger.InfraError:
+		res.Status, res.Error = trace.Failed, fmt.Sprintf("%s: %s", v.Status, v.Explanation)
+	default:
+		return ""
 	}
-	if v.Status == judger.JudgeError || v.Status == judger.InfraError {
-		res.Status, res.Error = "failed", fmt.Sprintf("%s: %s", v.Status, v.Explanation)
-		return judgeError, nil
-	}
-	return "", nil
+	return judgeError
 }
 
 func (e *Engine) keepVerdict(path string, v judger.Verdict, res *trace.StageResult) (err error) {
@@ -107,11 +113,16 @@ func (r *rollout) verdict(ctx context.Context, s *pipeline.Stage, res *trace.Sta
 	judging = sdkworkspace.WithRunner(judging, &judged{rollout: r, stage: s, dir: copied})
 	v, err := r.judgers[s.ID].Judge(judging, judger.NewRequest(doc.Bytes(request)))
 	r.closeJudge(ctx, s, asked, &v)
-	// Asked of the clock: a plugin's reply may come before the context tells.
-	if end, ok := judging.Deadline(); err != nil && ok && !time.Now().Before(end) {
-		return v, fmt.Errorf("no verdict within %s: %w", limit, err)
+	return v, late(judging, limit, err)
+}
+
+// late says of a judge's error that its time was over. It is asked of the
+// clock: a plugin's reply may come before the context tells.
+func late(ctx context.Context, limit time.Duration, err error) error {
+	if end, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(end) {
+		return fmt.Errorf("no verdict within %s: %w", limit, err)
 	}
-	return v, err
+	return err
 }
 
 // openJudge opens the session in which a judger asks its model: nil without one.

@@ -38,7 +38,7 @@ func (e *Engine) cleanEdits(edits []trace.Edit) {
 // is over, else only the homes of agents, which nobody goes on with.
 func (r *rollout) cleanWorkspace() error {
 	dir := r.Folder.Work(r.state.ID)
-	if r.state.Status == trace.Cancelled || r.state.Status == trace.Parked {
+	if goesOn(r.state.Status) {
 		dir = filepath.Join(dir, "homes")
 	}
 	if _, err := os.Stat(dir); err != nil {

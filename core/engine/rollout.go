@@ -36,17 +36,22 @@ type rollout struct {
 	exit      string                       // why the last agent ended so, if not ok
 	order     []string                     // invoker stages that ran, the last one gives the final text
 	ws        *agent.Workspace
-	begun     time.Time // this part of the rollout
-	ranBefore float64   // seconds of the parts before
+	cohort    *cohort         // the task's samples; nil where no stage judges them together
+	counted   map[string]bool // stages with scope group that it came to, or never will
+	judged    map[string]bool // those of them that it has a verdict of
+	waits     string          // why its group can't come together, if it waits for that
+	seat      *seat           // among the rollouts in flight
+	begun     time.Time       // this part of the rollout
+	ranBefore float64         // seconds of the parts before
 }
 
 // newRollout returns nil for a rollout that an earlier part of the run ended.
 func newRollout(e *Engine, t pipeline.Task, sample int, earlier map[string]*trace.Rollout) *rollout {
 	r := &rollout{
 		Engine: e, task: t, results: map[string]*trace.StageResult{}, inputs: map[string]json.RawMessage{},
-		done: map[visit]*trace.StageResult{}, visits: map[string]int{},
+		done: map[visit]*trace.StageResult{}, visits: map[string]int{}, counted: map[string]bool{}, judged: map[string]bool{},
 	}
-	r.state = trace.Rollout{ID: fmt.Sprintf("%s~%d", t.ID, sample), Task: t.ID, Sample: sample}
+	r.state = trace.Rollout{ID: rolloutID(t, sample), Task: t.ID, Sample: sample}
 	if old := earlier[r.state.ID]; old != nil {
 		if old.Status == trace.Completed || old.Status == trace.Failed || old.Status == trace.Parked || old.Abandoned {
 			return nil
@@ -61,6 +66,8 @@ func newRollout(e *Engine, t pipeline.Task, sample int, earlier map[string]*trac
 	}
 	return r
 }
+
+func rolloutID(t pipeline.Task, sample int) string { return fmt.Sprintf("%s~%d", t.ID, sample) }
 
 // errInterrupted ends a rollout that the run's end interrupted; resume goes on
 // with it.
@@ -84,7 +91,10 @@ func (r *rollout) run(ctx context.Context) error {
 	}
 	r.Events.Emit(run.Event{Type: run.RolloutStarted, Rollout: r.state.ID})
 	_, err := r.walk(ctx, r.Pipeline.Stages)
+	var waits *waitsError
 	switch {
+	case errors.As(err, &waits):
+		r.state.Status, r.state.Error, r.waits = trace.Queued, waits.Error(), waits.why
 	case errors.Is(err, errInterrupted):
 		r.state.Status, r.state.ExitStatus = trace.Cancelled, "cancelled"
 	case err != nil:
@@ -175,6 +185,9 @@ func (r *rollout) step(ctx context.Context, s *pipeline.Stage, res *trace.StageR
 			return nil
 		}
 	}
+	if s.Group {
+		return r.join(ctx, s, res)
+	}
 	r.Events.Emit(run.Event{Type: run.StageStarted, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s)})
 	if err := r.hooked(ctx, s, res); err != nil {
 		return err
@@ -182,12 +195,17 @@ func (r *rollout) step(ctx context.Context, s *pipeline.Stage, res *trace.StageR
 	if r.state.Status != trace.Running {
 		return nil // it failed, or was parked, in a loop's body
 	}
+	r.stageEnded(s, res)
+	return nil
+}
+
+// stageEnded tells of a stage that ran.
+func (r *rollout) stageEnded(s *pipeline.Stage, res *trace.StageResult) {
 	reward, label := given(s, res)
 	r.Events.Emit(run.Event{
 		Type: run.StageEnded, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Attempt: res.Attempt, Session: res.Session,
 		Status: res.Status, ExitStatus: res.ExitStatus, Error: res.Error, Seconds: time.Since(res.Started).Seconds(), Reward: reward, Label: label,
 	})
-	return nil
 }
 
 // hooked runs a stage between its hooks.
@@ -266,11 +284,16 @@ func (r *rollout) try(ctx context.Context, s *pipeline.Stage, res *trace.StageRe
 			})
 			continue
 		}
-		r.Events.Emit(run.Event{
-			Type: run.StageRetried, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Attempt: res.Attempt,
-			ExitStatus: why, Error: res.Error, Message: fmt.Sprintf("try %d of %d ended with %s, which retry.on names", n, s.Retry.Attempts, why),
-		})
+		r.retried(s, res, n, why)
 	}
+}
+
+// retried tells of a try that another one follows.
+func (r *rollout) retried(s *pipeline.Stage, res *trace.StageResult, n int, why string) {
+	r.Events.Emit(run.Event{
+		Type: run.StageRetried, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Attempt: res.Attempt,
+		ExitStatus: why, Error: res.Error, Message: fmt.Sprintf("try %d of %d ended with %s, which retry.on names", n, s.Retry.Attempts, why),
+	})
 }
 
 // cutShort says that a try may have ended so because the run was interrupted:
@@ -444,10 +467,15 @@ func (r *rollout) place(stage string, res *trace.StageResult) (home, artifacts s
 // snapshotOf is the name of the workspace as it was before a stage's round.
 func snapshotOf(stage string, round int) string { return fmt.Sprintf("%s.%d", stage, round) }
 
+// goesOn says of a status that the rollout may go on in a later part of the run.
+func goesOn(status string) bool {
+	return status == trace.Cancelled || status == trace.Parked || status == trace.Queued
+}
+
 // dropWorkspace removes the workspace as `workspace: keep` says.
 func (r *rollout) dropWorkspace() error {
 	switch keep := r.Pipeline.Workspace.Keep; {
-	case keep == "always", r.state.Status == trace.Cancelled, r.state.Status == trace.Parked:
+	case keep == "always", goesOn(r.state.Status):
 		return nil
 	case keep != "never" && r.state.Status != trace.Completed:
 		return nil

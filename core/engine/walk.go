@@ -35,6 +35,7 @@ func (r *rollout) walk(ctx context.Context, stages []*pipeline.Stage) (on bool, 
 			if err := r.passOver(ctx, s, v, to); err != nil {
 				return false, err
 			}
+			r.passed(s)
 			continue
 		case res != nil && res.Status != trace.Parked:
 			on = true
@@ -48,6 +49,7 @@ func (r *rollout) walk(ctx context.Context, stages []*pipeline.Stage) (on bool, 
 			return false, err
 		}
 		r.take(s, res)
+		r.passed(s)
 		to = ""
 		if s.Loop != nil && res.Status == trace.Failed && jumps(s.Loop.Else) {
 			to = s.Loop.Else
@@ -87,6 +89,9 @@ func (r *rollout) visit(ctx context.Context, s *pipeline.Stage, v visit, before 
 	if err := r.step(ctx, s, res); err != nil {
 		return nil, false, err
 	}
+	if r.judged[s.ID] { // with its group, which left its checkpoint
+		return res, r.state.Status == trace.Running, nil
+	}
 	if r.state.Status != trace.Running { // within a loop's body
 		return res, false, nil
 	}
@@ -95,14 +100,19 @@ func (r *rollout) visit(ctx context.Context, s *pipeline.Stage, v visit, before 
 	if p := r.parked(s, res); p != nil {
 		return res, false, r.park(ctx, p, res)
 	}
-	if res.Status == trace.Failed && s.OnError != pipeline.OnErrorContinue && !(s.Loop != nil && jumps(s.Loop.Else)) {
-		r.state.Status, r.state.Error = trace.Failed, fmt.Sprintf("stage %s: %s", s.ID, res.Error)
-	}
+	r.fails(s, res)
 	r.clock()
 	if err := r.Store.PutStage(context.WithoutCancel(ctx), res, &r.state); err != nil {
 		return nil, false, err
 	}
 	return res, r.state.Status == trace.Running, nil
+}
+
+// fails ends the rollout if the stage failed and nothing says how to go on.
+func (r *rollout) fails(s *pipeline.Stage, res *trace.StageResult) {
+	if res.Status == trace.Failed && s.OnError != pipeline.OnErrorContinue && !(s.Loop != nil && jumps(s.Loop.Else)) {
+		r.state.Status, r.state.Error = trace.Failed, fmt.Sprintf("stage %s: %s", s.ID, res.Error)
+	}
 }
 
 // passOver leaves a stage out that stands between a loop and the stage that

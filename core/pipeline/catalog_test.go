@@ -97,6 +97,8 @@ func newCatalog() testCatalog {
 			`"decision":{"type":"string","enum":["approve","reject"]},"findings":{"type":"array","items":{"type":"string"}},"note":{"type":"string"}},` +
 			`"required":["reward","status","decision","findings"]}`)})
 	add(component.Descriptor{Kind: "judger", Name: "broken"})
+	add(component.Descriptor{Kind: "judger", Name: "rank", Config: schema.Of[none](), Input: schema.Of[labelInput](), Output: judger.Output,
+		Methods: []string{judger.MethodJudgeGroup}})
 	add(component.Descriptor{Kind: "hook", Name: "mask", Config: schema.Of[maskConfig](), Changes: []string{"request", "reply"}})
 	add(component.Descriptor{Kind: "hook", Name: "sanitize-tools", Config: schema.Of[none](), Changes: []string{"tool_call"}})
 	add(component.Descriptor{Kind: "hook", Name: "rows", Config: schema.Of[none](), Changes: []string{"row"}})

@@ -79,6 +79,9 @@ func notes(s *Stage) string {
 	if s.Model != "" {
 		n = append(n, "model "+s.Model)
 	}
+	if s.Group {
+		n = append(n, "once for all samples of a task")
+	}
 	if s.If != nil {
 		n = append(n, "if "+s.If.String())
 	}

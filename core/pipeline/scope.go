@@ -26,6 +26,9 @@ type scope struct {
 	// they stand; reading one is not reported again. nameless among them is a
 	// stage whose id isn't known: any unknown name may be meant for it.
 	broken map[string]bool
+	// apart are names that differ from one sample of a task to the next, and
+	// can't be read where all of them are given the same.
+	apart map[string]bool
 	// again says that the stages are those of a loop, which see themselves
 	// from the pass before.
 	again bool

@@ -176,14 +176,7 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 	c.ownFamily(n, s, sc)
 	c.money(n, s)
 	c.retry(n, s)
-	if g := f.get(n, "scope"); g != nil && g.Value == "group" {
-		s.Group = true
-		if !contains(d.Methods, "judge_group") {
-			f.errorf(f.at(g), "scope", "use a judger that judges groups", "%s judges one rollout at a time", d.ID())
-		}
-		c.refuse(n, "hooks act on the stage of one rollout, and a group has several", "hooks")
-	}
-	set := c.settings(uses, n, d, sc, id)
+	set := c.settings(uses, n, d, c.grouped(n, uses, s, d, sc), id)
 	s.Config, s.Input, s.takes = set.config, set.input, set.takes
 	s.gives = c.givenBy(s)
 	if kind != component.Invoker {

@@ -318,7 +318,7 @@ func stageTable(hooks *shape) *shape {
 		), feature: "output"},
 		field{name: "hooks", shape: hooks, feature: "stage hooks", apart: true},
 		field{name: "sandbox", shape: sandboxTable()},
-		field{name: "scope", shape: choice("what a judger sees (default rollout)", "rollout", "group").
+		field{name: "scope", shape: choice("what a judger sees: a rollout (the default), or all samples of a task together", "rollout", "group").
 			withLater(map[string]string{"group": "scope: group"})},
 		field{name: "idle", shape: duration("ends an agent that neither wrote nor called for so long (default off)")},
 		field{name: "budget", shape: object("what the agents of all tries of the stage may use together",

@@ -143,6 +143,9 @@ func (c *checker) identifier(n *ast.IdentifierNode) *Type {
 		return t
 	}
 	switch {
+	case c.scope.apart[name]:
+		return c.fail(n, "scope", "read 'task' or 'run'; the judger itself is shown each rollout with its stages",
+			"'%s' differs from one sample to the next, and a stage with 'scope: group' is given its settings once for all of them", name)
 	case name == c.scope.self:
 		return c.fail(n, "order", "", "stage '%s' can't read its own result", name)
 	case c.scope.later[name]:

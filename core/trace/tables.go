@@ -108,26 +108,56 @@ func (s *Store) Rollout(ctx context.Context, id string) (*Rollout, error) {
 	return out, describe(err, "read rollout %s", id)
 }
 
+// Checkpoint is the result of a stage, and the state of its rollout after it,
+// which may be nil.
+type Checkpoint struct {
+	Result  *StageResult
+	Rollout *Rollout
+}
+
 // PutStage stores the checkpoint of a stage and the state of its rollout, if
 // that is not nil, in one transaction. A verdict among them is also entered
 // into the table of verdicts.
 func (s *Store) PutStage(ctx context.Context, r *StageResult, ro *Rollout) error {
-	// The output may be all that is kept of a program's output.
-	body := bytes.NewBuffer(make([]byte, 0, len(r.Output)+len(r.Output)/8+1024))
-	err := encodeTo(body, r)
-	var rollout []byte
-	if err == nil && ro != nil {
-		rollout, err = encode(ro)
+	return s.PutStages(ctx, []Checkpoint{{r, ro}})
+}
+
+// PutStages stores several checkpoints as PutStage does: all of them, or none.
+func (s *Store) PutStages(ctx context.Context, all []Checkpoint) error {
+	type bodies struct{ stage, rollout []byte }
+	encoded := make([]bodies, len(all))
+	for i, c := range all {
+		// The output may be all that is kept of a program's output.
+		body := bytes.NewBuffer(make([]byte, 0, len(c.Result.Output)+len(c.Result.Output)/8+1024))
+		err := encodeTo(body, c.Result)
+		if err == nil && c.Rollout != nil {
+			encoded[i].rollout, err = encode(c.Rollout)
+		}
+		if err != nil {
+			return describe(err, "store stage %s of %s", c.Result.Stage, c.Result.Rollout)
+		}
+		encoded[i].stage = body.Bytes()
 	}
-	if err == nil {
-		err = s.write(ctx, func(t *tx) error {
-			if err := putStage(t, r, body.Bytes()); err != nil || ro == nil {
+	at := 0
+	err := s.write(ctx, func(t *tx) error {
+		for i, c := range all {
+			at = i
+			if err := putStage(t, c.Result, encoded[i].stage); err != nil {
 				return err
 			}
-			return putRollout(t, ro, rollout)
-		})
+			if c.Rollout == nil {
+				continue
+			}
+			if err := putRollout(t, c.Rollout, encoded[i].rollout); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return describe(err, "store stage %s of %s", all[at].Result.Stage, all[at].Result.Rollout)
 	}
-	return describe(err, "store stage %s of %s", r.Stage, r.Rollout)
+	return nil
 }
 
 func putStage(t *tx, r *StageResult, body []byte) error {

@@ -20,6 +20,7 @@ package judger
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 
@@ -37,8 +38,8 @@ type Judger interface {
 	Judge(ctx context.Context, r *Request) (Verdict, error)
 }
 
-// GroupJudger judges all samples of a task together. The verdicts are in the
-// order of the rollouts.
+// GroupJudger judges the samples of a task together, for a stage with scope:
+// group. It gives one verdict for each rollout, in their order.
 type GroupJudger interface {
 	JudgeGroup(ctx context.Context, r *GroupRequest) ([]Verdict, error)
 }
@@ -142,15 +143,19 @@ func (r *Request) DecodeInput(v any) error {
 
 // Session is the way to the model that the stage names, for model.Ask; empty
 // where it names none. A judger that always asks says so with AsksModel.
-func (r *Request) Session() model.Session {
+func (r *Request) Session() model.Session { return session(r.doc) }
+
+func session(d doc.Doc) model.Session {
 	var s model.Session
-	if doc.At(r.doc, "").Decode("session", &s) != nil {
+	if doc.At(d, "").Decode("session", &s) != nil {
 		return model.Session{}
 	}
 	return s
 }
 
-// GroupRequest is all samples of a task: the document {input, task, rollouts}.
+// GroupRequest is the samples of a task: the document {input, task, rollouts},
+// and session where the stage names a model. Those whose agent or an earlier
+// stage failed, or whose stage was skipped, are not among them.
 type GroupRequest struct{ doc doc.Doc }
 
 // NewGroupRequest makes a request from its document.
@@ -164,6 +169,9 @@ func (r *GroupRequest) Task() doc.Object { return doc.At(r.doc, "/task") }
 
 // Input reads what `with:` gave for this call.
 func (r *GroupRequest) Input() doc.Object { return doc.At(r.doc, "/input") }
+
+// Session is the way to the model that the stage names; see Request.Session.
+func (r *GroupRequest) Session() model.Session { return session(r.doc) }
 
 // Rollouts are the samples in order.
 func (r *GroupRequest) Rollouts() []rollout.Rollout {
@@ -207,16 +215,38 @@ func RunsPrograms() Option {
 	return func(d *component.Descriptor) { d.Wants = append(d.Wants, component.Programs) }
 }
 
-// Group says that the judger implements GroupJudger.
+// Group says that the judger implements GroupJudger too. One that judges
+// nothing but groups is registered with RegisterGroup.
 func Group() Option {
 	return func(d *component.Descriptor) { d.Methods = append(d.Methods, MethodJudgeGroup) }
 }
 
 // Register adds a judger to this program. C is a struct, the judger's config.
 func Register[C any](name string, open func(C) (Judger, error), options ...Option) {
+	register(name, open, MethodJudge, options)
+}
+
+// RegisterGroup adds a judger that judges groups and nothing else.
+func RegisterGroup[C any](name string, open func(C) (GroupJudger, error), options ...Option) {
+	alone := func(cfg C) (Judger, error) {
+		g, err := open(cfg)
+		return groupOnly{g}, err
+	}
+	register(name, alone, MethodJudgeGroup, options)
+}
+
+// groupOnly is a judger of groups as a Judger.
+type groupOnly struct{ GroupJudger }
+
+// Judge implements Judger. A pipeline that would come to it is refused at load.
+func (groupOnly) Judge(context.Context, *Request) (Verdict, error) {
+	return Verdict{}, errors.New("this judger judges groups: its stage needs scope: group")
+}
+
+func register[C any](name string, open func(C) (Judger, error), method string, options []Option) {
 	d := component.Descriptor{
 		Kind: component.Judger, Name: name, Config: schema.Of[C](), Output: Output,
-		Methods: []string{MethodJudge},
+		Methods: []string{method},
 	}
 	for _, o := range options {
 		o(&d)
@@ -257,9 +287,13 @@ func Call(ctx context.Context, instance any, method string, in doc.Doc) ([]byte,
 		if !ok {
 			return nil, fmt.Errorf("this judger judges no groups")
 		}
-		vs, err := g.JudgeGroup(ctx, NewGroupRequest(in))
+		request := NewGroupRequest(in)
+		vs, err := g.JudgeGroup(ctx, request)
 		if err != nil {
 			return nil, err
+		}
+		if n := len(request.Rollouts()); n != len(vs) {
+			return nil, fmt.Errorf("it gave %d verdicts for %d rollouts", len(vs), n)
 		}
 		for i, v := range vs {
 			if err := v.Check(); err != nil {
