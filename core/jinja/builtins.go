@@ -3,6 +3,7 @@ package jinja
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -73,8 +74,10 @@ type method[T any] func(of T, c *call) (Value, error)
 
 var dictMethods = map[string]method[*Dict]{
 	"get": func(d *Dict, c *call) (Value, error) {
-		if v, ok := d.get(c.text(0, "key", "")); ok {
-			return v, nil
+		if k, ok := keyOf(c.arg(0, "key", nil)); ok {
+			if v, ok := d.get(k.s); ok {
+				return v, nil
+			}
 		}
 		return c.arg(1, "default", nil), nil
 	},
@@ -86,6 +89,7 @@ var dictMethods = map[string]method[*Dict]{
 	"values": func(d *Dict, _ *call) (Value, error) { return &List{Items: d.values}, nil },
 	"copy": func(d *Dict, _ *call) (Value, error) {
 		out := NewDict(d.From)
+		out.numbers = maps.Clone(d.numbers)
 		for i, k := range d.keys {
 			out.Set(k, d.values[i])
 		}
@@ -95,8 +99,8 @@ var dictMethods = map[string]method[*Dict]{
 
 func dictItems(d *Dict, _ *call) (Value, error) {
 	out := &List{}
-	for i, k := range d.keys {
-		out.Items = append(out.Items, &List{Items: []Value{k, d.values[i]}, tuple: true})
+	for i := range d.keys {
+		out.Items = append(out.Items, &List{Items: []Value{d.key(i), d.values[i]}, tuple: true})
 	}
 	return out, nil
 }

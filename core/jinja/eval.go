@@ -103,11 +103,9 @@ func (x exprDict) eval(e *exec, s *scope) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		key, err := str(k)
-		if err != nil {
+		if err := d.put(k, v); err != nil {
 			return nil, err
 		}
-		d.Set(key, v)
 	}
 	return d, nil
 }
@@ -162,7 +160,7 @@ func bound[T any](of T, m func(of T, c *call) (Value, error)) function {
 func member(of, key Value) Value {
 	switch v := of.(type) {
 	case *Dict:
-		if k, ok := key.(Text); ok {
+		if k, ok := keyOf(key); ok {
 			if m, ok := v.get(k.s); ok {
 				return m
 			}

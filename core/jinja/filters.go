@@ -15,8 +15,8 @@ func iterate(v Value) ([]Value, error) {
 		return v.Items, nil
 	case *Dict:
 		out := make([]Value, len(v.keys))
-		for i, k := range v.keys {
-			out[i] = k
+		for i := range v.keys {
+			out[i] = v.key(i)
 		}
 		return out, nil
 	case Text:

@@ -54,7 +54,7 @@ func Compile(file, source string) (*Template, error) {
 		return nil, err
 	}
 	t := &Template{file: file, names: map[string]bool{}, vars: map[string]bool{}, filters: filterTable(), tests: testTable()}
-	p := &parser{t: t, tokens: tokens}
+	p := &parser{t: t, tokens: tokens, own: map[string]bool{}}
 	if t.body, err = p.parse(); err != nil {
 		return nil, err
 	}

@@ -192,6 +192,21 @@ func TestReadsAndNames(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, c.Reads("messages") && c.Names("reasoning_content") && c.Names("thinking"))
 	assert.False(t, c.Reads("tools") || c.Reads("thinking") || c.Names("tools"))
+
+	c, err = Compile("t", "{% set bos = '<s>' %}{{ bos }}{% if x %}{% set eos = '</s>' %}{% endif %}{{ eos }}{% set pad = pad or '' %}")
+	require.NoError(t, err)
+	assert.False(t, c.Reads("bos"), "the template gives it a value first")
+	assert.True(t, c.Reads("eos") && c.Reads("pad"), "it may come from outside")
+}
+
+// Keys that are numbers stay numbers, as in a table of a model's limits.
+func TestKeysThatAreNumbers(t *testing.T) {
+	c, err := Compile("t", "{% set d = {512: 128, 0: 0, 2048: 512} %}{% for k, v in d|dictsort if k >= 512 %}{{ k + 1 }}={{ v }};{% endfor %}"+
+		"{{ d[512] }} {{ d['512'] is defined }} {{ d.get(0) }} {{ d.get(1) }} {{ 512 in d }} {{ 1 in d }} {{ {1: {2: 3}} }} {{ {1: 2}|tojson }} {{ {7: 8}.copy().keys()|list }}")
+	require.NoError(t, err)
+	out, err := c.Run(t.Context(), Options{})
+	require.NoError(t, err)
+	assert.Equal(t, `513=128;2049=512;128 False 0 None True False {1: {2: 3}} {"1": 2} [7]`, out.String())
 }
 
 // Real templates render as Python's Jinja renders them. testdata/models/README.md

@@ -74,11 +74,11 @@ func contains(list, v Value) (bool, error) {
 		}
 		return false, nil
 	case *Dict:
-		t, ok := v.(Text)
+		k, ok := keyOf(v)
 		if !ok {
 			return false, nil
 		}
-		_, in := l.get(t.s)
+		_, in := l.get(k.s)
 		return in, nil
 	case undefined:
 		return false, nil

@@ -11,7 +11,8 @@ type parser struct {
 	t      *Template
 	tokens []token
 	at     int
-	loops  int // open for blocks
+	loops  int             // open for blocks
+	own    map[string]bool // variables that have a value from the template by now
 	depth  int
 }
 
@@ -302,6 +303,7 @@ func (p *parser) set(line int) (node, error) {
 		if n.value, err = p.tuple(true); err != nil {
 			return nil, err
 		}
+		p.written(n.targets)
 		return n, p.want(tokBlockEnd, "")
 	}
 	if n.filters, err = p.filters(nil); err != nil {
@@ -312,6 +314,19 @@ func (p *parser) set(line int) (node, error) {
 		n.body = []node{}
 	}
 	return n, err
+}
+
+// written notes what the template itself says whatever it is given: what it
+// reads of these from here on isn't read from outside.
+func (p *parser) written(targets []target) {
+	if p.depth > 1 {
+		return
+	}
+	for _, t := range targets {
+		if t.attr == "" {
+			p.own[t.name] = true
+		}
+	}
 }
 
 // params reads the parameters of a macro.

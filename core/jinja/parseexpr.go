@@ -174,7 +174,10 @@ func (p *parser) primary() (expr, error) {
 		case "none", "None":
 			return exprConst{nil}, nil
 		}
-		p.t.names[t.text], p.t.vars[t.text] = true, true
+		p.t.names[t.text] = true
+		if !p.own[t.text] {
+			p.t.vars[t.text] = true
+		}
 		return exprName{t.text}, nil
 	case tokString:
 		s := t.text

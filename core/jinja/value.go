@@ -27,11 +27,13 @@ type List struct {
 	tuple bool
 }
 
-// Dict is an ordered mapping with keys of text.
+// Dict is an ordered mapping. Its keys are text; those that a template gives as
+// numbers are kept beside, under the text that keyOf makes of them.
 type Dict struct {
-	keys   []Text
-	values []Value
-	index  map[string]int
+	keys    []Text
+	values  []Value
+	index   map[string]int
+	numbers map[string]Number
 	// From is the source of its punctuation.
 	From Source
 	// open allows assignment to its attributes, as namespaces do.
@@ -56,6 +58,52 @@ func (d *Dict) Set(key Text, v Value) {
 func (d *Dict) Put(key string, v Value) *Dict {
 	d.Set(String(key, d.From), v)
 	return d
+}
+
+// keyOf is the text that a key is kept under, false for what is no key.
+func keyOf(key Value) (Text, bool) {
+	switch k := key.(type) {
+	case Text:
+		return k, true
+	case Number:
+		return lit("\x00" + k.Text), true
+	}
+	return Text{}, false
+}
+
+// put adds or replaces a member under a key of any kind.
+func (d *Dict) put(key, v Value) error {
+	if n, ok := key.(Number); ok {
+		k, _ := keyOf(n)
+		if d.numbers == nil {
+			d.numbers = map[string]Number{}
+		}
+		d.numbers[k.s] = n
+		d.Set(k, v)
+		return nil
+	}
+	k, err := str(key)
+	if err != nil {
+		return err
+	}
+	d.Set(k, v)
+	return nil
+}
+
+// key is the i-th key, as the template gave it.
+func (d *Dict) key(i int) Value {
+	if n, ok := d.numbers[d.keys[i].s]; ok {
+		return n
+	}
+	return d.keys[i]
+}
+
+// keyText is the i-th key as JSON spells it.
+func (d *Dict) keyText(i int) Text {
+	if n, ok := d.numbers[d.keys[i].s]; ok {
+		return lit(n.Text)
+	}
+	return d.keys[i]
 }
 
 func (d *Dict) get(key string) (Value, bool) {

@@ -69,11 +69,13 @@ func (b *builder) repr(v Value, in Source, depth int) error {
 		b.str(end, v.From)
 	case *Dict:
 		b.str("{", v.From)
-		for i, k := range v.keys {
+		for i := range v.keys {
 			if i > 0 {
 				b.str(", ", v.From)
 			}
-			b.quotePython(k, v.From)
+			if err := b.repr(v.key(i), v.From, depth+1); err != nil {
+				return err
+			}
 			b.str(": ", v.From)
 			if err := b.repr(v.values[i], v.From, depth+1); err != nil {
 				return err
@@ -168,7 +170,7 @@ func (b *builder) json(v Value, s jsonStyle, in Source, depth int) error {
 			sort.SliceStable(at, func(i, j int) bool { return v.keys[at[i]].s < v.keys[at[j]].s })
 		}
 		return b.jsonItems("{", "}", v.From, len(v.keys), s, depth, func(i int) error {
-			b.quoteJSON(v.keys[at[i]], v.From, s.ascii)
+			b.quoteJSON(v.keyText(at[i]), v.From, s.ascii)
 			b.str(s.key, v.From)
 			return b.json(v.values[at[i]], s, v.From, depth+1)
 		})
