@@ -31,6 +31,7 @@ type walk struct {
 	tools  key
 	names  []string // of the tools, sorted
 	probe  bool     // asks for a single token
+	told   []key    // what was said to the assistant, the leading system messages aside
 }
 
 // turn is an assistant message of a request. full and body are the keys of
@@ -39,7 +40,8 @@ type turn struct {
 	message            int
 	before, full, body key
 	reply              key
-	reasoning          key // zero when there is none
+	reasoning          key  // zero when there is none
+	calls              bool // tools, whose ids no other reply has
 }
 
 // chain returns the key of what has key prev followed by what has key next.
@@ -76,7 +78,7 @@ func (n *canon) walk(c *chat.Conversation) *walk {
 			reply := run.key()
 			w.full, w.body = follow(before, reply), follow(beforeBody, reply)
 			w.turns = append(w.turns, turn{message: i, before: before, full: w.full, body: w.body,
-				reply: reply, reasoning: run.reasoningKey()})
+				reply: reply, reasoning: run.reasoningKey(), calls: run.calls != (key{})})
 			continue
 		}
 		run = nil
@@ -91,6 +93,7 @@ func (n *canon) walk(c *chat.Conversation) *walk {
 				w.system = chain(w.system, k)
 			} else {
 				w.body = chain(w.body, k)
+				w.told = append(w.told, k)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ const (
 	EditedHistory = "edited_history" // a reply is known, but it or what precedes it was changed
 	SystemChanged = "system_changed"
 	ToolsChanged  = "tools_changed"
-	UnknownTurn   = "unknown_turn" // an assistant message that was never a reply here
+	UnknownTurn   = "unknown_turn" // an assistant message that was never a reply here, or only one that reads the same
 )
 
 // Graph links the calls of one session and names their lineages. Its methods
@@ -42,6 +42,7 @@ type Graph struct {
 	replies  map[key][]*node
 	bodies   map[key]*node
 	said     map[key]*node // by the reply alone
+	told     map[key]bool  // what was said to the assistant
 	requests map[key]*node // by the messages before the reply
 	main     *lineage
 	counts   map[Kind]int
@@ -52,7 +53,7 @@ type Graph struct {
 func NewGraph(session string) *Graph {
 	return &Graph{
 		session: session,
-		replies: map[key][]*node{}, bodies: map[key]*node{}, said: map[key]*node{}, requests: map[key]*node{},
+		replies: map[key][]*node{}, bodies: map[key]*node{}, said: map[key]*node{}, told: map[key]bool{}, requests: map[key]*node{},
 		counts: map[Kind]int{}, forks: map[string]int{},
 	}
 }
@@ -193,7 +194,7 @@ func (g *Graph) classify(l *Link, w *walk, parent *node, at turn) *node {
 		l.Class = SystemChanged
 		return n
 	}
-	if n := g.said[t.reply]; n != nil {
+	if n := g.said[t.reply]; n != nil && (t.calls || g.heard(w)) {
 		l.Class = EditedHistory
 		return n
 	}
@@ -203,6 +204,13 @@ func (g *Graph) classify(l *Link, w *walk, parent *node, at turn) *node {
 	}
 	l.Class = UnknownTurn
 	return parent
+}
+
+// heard reports whether anything that a request says to the assistant was said
+// to it before. Where nothing was, a reply in few words, such as "Done.", is the
+// same by chance.
+func (g *Graph) heard(w *walk) bool {
+	return slices.ContainsFunc(w.told, func(k key) bool { return g.told[k] })
 }
 
 // place gives l its lineage: that of the call that it follows, unless another
@@ -330,6 +338,9 @@ func (g *Graph) Add(l *Link, c *chat.Conversation, served *chat.Reply, n Node) {
 	g.requests[v.request] = v
 	if reply != (key{}) {
 		g.said[reply] = v
+	}
+	for _, k := range l.walk.told {
+		g.told[k] = true
 	}
 }
 

@@ -110,6 +110,33 @@ func TestLinkComparesWhatWasSaid(t *testing.T) {
 	}
 }
 
+// TestUnrelatedConversationIsNotEdited: what a client holds of a talk that it had
+// elsewhere may have a reply that was given here too.
+func TestUnrelatedConversationIsNotEdited(t *testing.T) {
+	other := func(said chat.Part, more ...chat.Message) *chat.Conversation {
+		return talkOf(append([]chat.Message{msg(chat.System, txt("Be brief.")), msg(chat.User, txt("paint the shed")), msg(chat.Assistant, said)}, more...)...)
+	}
+	for name, c := range map[string]struct {
+		ask   *chat.Conversation
+		class string
+	}{
+		"another talk":              {other(txt("Done."), msg(chat.User, txt("and now the fence"))), UnknownTurn},
+		"its end is not its own":    {other(txt("Sure."), msg(chat.User, txt("go on")), msg(chat.Assistant, txt("Done."))), UnknownTurn},
+		"a later question is known": {other(txt("Sure."), msg(chat.User, txt("count the rows")), msg(chat.Assistant, txt("Done."))), EditedHistory},
+		"the call has its own id":   {other(toolCall("t1", "calc", "{}"), result("t1", txt("2"))), EditedHistory},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewGraph("s")
+			first := talkOf(msg(chat.System, txt("Be brief.")), msg(chat.User, txt("count the rows")))
+			answer(g, "s.1", first, txt("Done."))
+			answer(g, "s.2", talkOf(append(first.Messages, msg(chat.Assistant, txt("Done.")), msg(chat.User, txt("again")))...), toolCall("t1", "calc", "{}"))
+			l := g.Link(c.ask)
+			assert.Equal(t, c.class, l.Class)
+			assert.Equal(t, c.class == EditedHistory, l.Base != "", "it follows a call of this session: %s", l.Base)
+		})
+	}
+}
+
 func TestLinkUsesTheReplyAsServed(t *testing.T) {
 	g := NewGraph("s")
 	first := talkOf(msg(chat.User, txt("hi")))
