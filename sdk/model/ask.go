@@ -20,7 +20,8 @@ const answerMax = 16 << 20
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}}
 
 const (
-	// tries is how often a call is made that the upstream is too busy for.
+	// tries is how often a call is made that the upstream is too busy for, or that
+	// it breaks at.
 	tries = 4
 	// longestWait bounds the time between these.
 	longestWait = time.Minute
@@ -32,9 +33,9 @@ var firstWait = time.Second
 
 // Ask makes one call of the model and returns the body of its answer. Path is a
 // route of the gateway and says in which dialect body is, which asks for a whole
-// answer. Where the upstream is too busy, it is asked again, up to four times
-// in all and when its Retry-After says. An answer that isn't the model's is a
-// *StatusError.
+// answer. Where the upstream is too busy or broken, it is asked again, up to
+// four times in all and when its Retry-After says. An answer that isn't the
+// model's is a *StatusError.
 func Ask(ctx context.Context, s Session, path string, body []byte) ([]byte, error) {
 	if s.BaseURL == "" {
 		return nil, ErrNone
@@ -42,7 +43,7 @@ func Ask(ctx context.Context, s Session, path string, body []byte) ([]byte, erro
 	for n := 0; ; n++ {
 		answer, wait, err := once(ctx, s, path, body)
 		var status *StatusError
-		if !errors.As(err, &status) || !busy(status.Status) || n+1 == tries {
+		if !errors.As(err, &status) || !passing(status.Status) || n+1 == tries {
 			return answer, err
 		}
 		if wait <= 0 {
@@ -56,10 +57,11 @@ func Ask(ctx context.Context, s Session, path string, body []byte) ([]byte, erro
 	}
 }
 
-// busy tells whether an answer says that the upstream has not begun to work on
-// the request: another try repeats nothing. 529 is the word of one dialect.
-func busy(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == 529
+// passing tells whether what an answer says may be over soon: the upstream is
+// too busy, or it broke. The SDKs of agent programs repeat the same ones, so that
+// a judge or a single call doesn't end where an agent would have gone on.
+func passing(status int) bool {
+	return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError && status != http.StatusNotImplemented
 }
 
 // once makes a call. Wait is what its Retry-After says.
