@@ -15,7 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// TestTeamCrashMatrix kills penstock at each event of examples/team at which a
+// TestTeamCrashMatrix is requirement L9: it kills penstock at each event of examples/team at which a
 // checkpoint is near, and has the run gone on with: it ends in the same state,
 // nothing is counted twice, nobody is told twice. Its short form takes some of
 // the events, by chance.

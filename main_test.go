@@ -44,9 +44,16 @@ func testMain(m *testing.M) int {
 }
 
 // TestScript runs the scripts of testdata/script against the built binary.
-func TestScript(t *testing.T) {
+func TestScript(t *testing.T) { scripts(t, "script") }
+
+// TestRequirements runs those of testdata/requirements, each named for what it
+// shows: L1 to L16 of loops, A1 to A15 of faults seen elsewhere. L9 is
+// TestTeamCrashMatrix.
+func TestRequirements(t *testing.T) { scripts(t, "requirements") }
+
+func scripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join("testdata", "script"),
+		Dir: filepath.Join("testdata", dir),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(built)+string(os.PathListSeparator)+os.Getenv("PATH"))
 			e.Setenv("ROOT", root)

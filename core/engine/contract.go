@@ -20,20 +20,24 @@ const contract = "contract"
 
 // keep checks what a stage wrote against what it promises, before anybody
 // reads it. Where the file gives a schema for an agent's or a program's
-// output, that is the JSON in its text.
-func keep(s *pipeline.Stage, res *trace.StageResult) error {
+// output, that is the JSON in its text. Renamed are the keys that stand under
+// another name now, as the file says.
+func keep(s *pipeline.Stage, res *trace.StageResult) (renamed []string, err error) {
 	if s.Output != nil && s.Kind != "judger" {
 		res.Text = doc.At(doc.Bytes(res.Output), "").String("text")
 		found, err := onlyObject(res.Text)
 		if err != nil && res.Error != "" {
-			return fmt.Errorf("%w (%s)", err, res.Error) // such as a reply that was cut
+			return nil, fmt.Errorf("%w (%s)", err, res.Error) // such as a reply that was cut
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		res.Output = found
 	}
-	return s.CheckResult(res.Output)
+	if res.Output, renamed, err = s.Rename(res.Output); err != nil {
+		return nil, err
+	}
+	return renamed, s.CheckResult(res.Output)
 }
 
 // unanswered says that an agent of which output is promised failed without a

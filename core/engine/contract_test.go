@@ -29,11 +29,11 @@ func (a answers) Judge(context.Context, *judger.Request) (v judger.Verdict, err 
 	return v, json.Unmarshal([]byte(a), &v)
 }
 
-// TestBugA7UndeclaredKeys: a key that a plugin's output doesn't declare, or one
+// TestA7UndeclaredKeys: a key that a plugin's output doesn't declare, or one
 // that it leaves out, fails the stage with the stage, the key and the nearest
 // one that is declared; nothing of the output is taken, and on_error decides
 // what comes of it.
-func TestBugA7UndeclaredKeys(t *testing.T) {
+func TestA7UndeclaredKeys(t *testing.T) {
 	const text = `penstock: v1
 tasks: { inline: [{ id: a }] }
 stages:

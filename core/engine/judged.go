@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/penstock-dev/penstock/core/agent"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/sdk/workspace"
@@ -51,7 +53,16 @@ func (j *judged) Run(ctx context.Context, dir string, c workspace.Command) (*wor
 		return nil, context.Canceled
 	}
 	return &workspace.Result{
-		Code: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut, Cut: exit.Cut,
+		Code: exit.Code, Signal: signalName(exit.Signal), TimedOut: exit.TimedOut, Cut: exit.Cut,
 		Stdout: strings.ToValidUTF8(exit.Stdout, ""), Stderr: strings.ToValidUTF8(exit.Stderr, ""),
 	}, nil
+}
+
+// signalName is what a signal is called where a judge has no host that runs its
+// programs: "killed" for SIGKILL.
+func signalName(name string) string {
+	if s := unix.SignalNum(name); s != 0 {
+		return s.String()
+	}
+	return name
 }

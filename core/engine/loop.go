@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
@@ -22,7 +20,7 @@ func (r *rollout) loop(ctx context.Context, s *pipeline.Stage, res *trace.StageR
 	defer func() { r.where = outer }()
 	granted := r.state.Loops[s.ID]
 	limit := l.Max + granted.More
-	var before string
+	var so progress
 	for pass := 1; ; pass++ {
 		r.where = place{loop: s.ID, pass: pass, max: limit}
 		on, err := r.walk(ctx, l.Stages)
@@ -41,9 +39,14 @@ func (r *rollout) loop(ctx context.Context, s *pipeline.Stage, res *trace.StageR
 			res.Status = trace.Completed
 			return nil
 		}
-		now := r.outcome(l)
-		reason, why := r.stuck(l, pass > granted.From && before == now)
-		before = now
+		same := r.noFurther(l, &so)
+		if pass <= granted.From { // whoever granted more passes knows of these
+			same = ""
+		}
+		if pass < granted.From {
+			so = progress{}
+		}
+		reason, why := r.stuck(l, same)
 		if reason == "" && pass >= limit {
 			reason, why = trace.ParkCap, fmt.Sprintf("%s is not true after pass %d, the last one", l.Until, pass)
 		}
@@ -74,81 +77,25 @@ func (r *rollout) stop(s *pipeline.Stage, res *trace.StageResult, reason, why st
 	return nil
 }
 
-// stuck says why another pass would be blind or in vain. Findings are what a
-// stage of the body tells the next pass, under that name.
-func (r *rollout) stuck(l *pipeline.Loop, same bool) (reason, why string) {
+// stuck says why another pass would be blind or in vain; same is what the passes
+// so far say of that. Findings are what a stage of the body tells the next pass,
+// under that name: one that rejects tells some.
+func (r *rollout) stuck(l *pipeline.Loop, same string) (reason, why string) {
+	silent := ""
 	for _, s := range l.Stages {
-		res := r.results[s.ID]
-		if res == nil || res.Output == nil {
-			continue
-		}
-		if found, ok := findings(res.Output); ok && len(found) == 0 {
-			return trace.ParkContract, fmt.Sprintf("stage %s has no findings, but %s is not true: another pass would not know what to do better", s.ID, l.Until)
-		}
-	}
-	if same {
-		return trace.ParkNoProgress, "the last two passes came to the same: another one would too"
-	}
-	return "", ""
-}
-
-// outcome is what a pass came to, in a form that can be compared: the findings
-// of the body's stages if any has findings, else all that its stages wrote.
-func (r *rollout) outcome(l *pipeline.Loop) string {
-	var told, wrote []string
-	for _, s := range l.Stages {
-		res := r.results[s.ID]
-		if res == nil {
-			continue
-		}
-		if found, ok := findings(res.Output); ok {
-			slices.Sort(found)
-			told = append(told, s.ID+"\x00"+strings.Join(found, "\x00"))
-		}
-		wrote = append(wrote, s.ID+"\x00"+said(res))
-	}
-	if told != nil {
-		return strings.Join(told, "\x01")
-	}
-	return strings.Join(wrote, "\x01")
-}
-
-// said is a stage's output without what differs each time.
-func said(res *trace.StageResult) string {
-	var m map[string]json.RawMessage
-	if json.Unmarshal(res.Output, &m) != nil {
-		return string(res.Output)
-	}
-	for _, k := range []string{"usage", "cost"} {
-		delete(m, k)
-	}
-	b, err := chat.Marshal(m)
-	if err != nil {
-		return string(res.Output)
-	}
-	return string(b)
-}
-
-// findings are those of an output, each without what doesn't count: case and
-// white space.
-func findings(output json.RawMessage) ([]string, bool) {
-	var o struct {
-		Findings *[]json.RawMessage `json:"findings"`
-	}
-	if json.Unmarshal(output, &o) != nil || o.Findings == nil {
-		return nil, false
-	}
-	out := make([]string, len(*o.Findings))
-	for i, f := range *o.Findings {
-		var v any
-		if json.Unmarshal(f, &v) == nil {
-			if b, err := chat.Marshal(v); err == nil {
-				f = b
+		if res := r.results[s.ID]; res != nil && res.Output != nil {
+			if _, ok := findings(res.Output); ok && !approves(res.Output) {
+				silent = s.ID
 			}
 		}
-		out[i] = strings.Join(strings.Fields(strings.ToLower(string(f))), " ")
 	}
-	return out, true
+	if found, _ := r.found(l); silent != "" && len(found) == 0 {
+		return trace.ParkContract, fmt.Sprintf("stage %s has no findings, but %s is not true: another pass would not know what to do better", silent, l.Until)
+	}
+	if same != "" {
+		return trace.ParkNoProgress, same
+	}
+	return "", ""
 }
 
 // again walks through a loop that an earlier part of the run ended.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock-dev/penstock/core/notify"
@@ -97,36 +98,48 @@ type parkMessage struct {
 	Reason  string          `json:"reason"`
 	Message string          `json:"message"`
 	Output  json.RawMessage `json:"output,omitempty"` // of the phase, with its findings or questions
+	Raw     string          `json:"raw,omitempty"`    // what it wrote that is no such output
 	Cost    *float64        `json:"cost"`
 	Basis   string          `json:"cost_basis,omitempty"`
 	Command string          `json:"command"` // that answers it
 }
 
-// tell sends word of a park that is stored, and notes that it did. What can't
+// tell sends word of a park that is stored, and notes to whom it did. Who can't
 // be told now is told when the run is resumed: the park itself is not lost.
 func (e *Engine) tell(ctx context.Context, p *trace.Park) error {
 	if len(e.Pipeline.Notify) == 0 || p.Notified {
 		return nil
 	}
+	raw := ""
+	if p.Output == nil {
+		raw = p.Raw
+	}
 	line, err := chat.Marshal(parkMessage{
 		Park: p.ID, Run: e.Folder.ID, Rollout: p.Rollout, Task: p.Task, Phase: p.Stage, Pass: p.Pass, Max: p.Max, Reason: p.Reason,
-		Message: p.Message, Output: p.Output, Cost: p.Cost, Basis: p.CostBasis,
+		Message: p.Message, Output: p.Output, Raw: raw, Cost: p.Cost, Basis: p.CostBasis,
 		Command: fmt.Sprintf("penstock park answer %s %s", e.Folder.Dir, p.ID),
 	})
 	if err != nil {
 		return fmt.Errorf("write the message of park %s: %w", p.ID, err)
 	}
-	for _, to := range e.Pipeline.Notify {
+	for i, to := range e.Pipeline.Notify {
+		if slices.Contains(p.Told, i) {
+			continue
+		}
 		err := notify.Send(ctx, notify.Target{Command: to.Command, Webhook: to.Webhook, File: to.File}, notify.Message{ID: p.ID, JSON: line})
 		if err != nil {
 			e.Events.Emit(run.Event{
 				Type: run.Warned, Rollout: p.Rollout, Stage: p.Stage, Park: p.ID, Message: e.Redact.String(err.Error()) + "; it is told again when the run is resumed",
 			})
-			return nil
+			continue
+		}
+		p.Told = append(p.Told, i)
+		p.Notified = len(p.Told) == len(e.Pipeline.Notify)
+		if err := e.Store.PutPark(context.WithoutCancel(ctx), p, nil, nil); err != nil {
+			return err
 		}
 	}
-	p.Notified = true
-	return e.Store.PutPark(context.WithoutCancel(ctx), p, nil, nil)
+	return nil
 }
 
 // tellAgain sends word of the parks that nobody was told of.

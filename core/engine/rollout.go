@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/invoker"
 	"github.com/penstock-dev/penstock/sdk/judger"
 )
@@ -312,7 +314,10 @@ func (r *rollout) promise(s *pipeline.Stage, res *trace.StageResult) error {
 		res.Status, res.Error, res.Output = trace.Failed, res.ExitStatus+": "+res.Error, nil
 		return nil
 	}
-	err := keep(s, res)
+	renamed, err := keep(s, res)
+	for _, old := range renamed {
+		r.warn(s.ID, fmt.Sprintf("it wrote '%s', which output.compat takes for '%s'", old, s.Compat[old]))
+	}
 	if err != nil {
 		r.broke = true
 		res.Status, res.Error = trace.Failed, contract+": "+err.Error()
@@ -345,8 +350,23 @@ func (r *rollout) triesUsed(ctx context.Context, s *pipeline.Stage, round int) (
 }
 
 // once runs one try. It returns what retry.on is compared with: an exit
-// status or judge_error.
-func (r *rollout) once(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (string, error) {
+// status or judge_error. A built-in component that panics fails its stage alone,
+// as one in a process of its own does.
+func (r *rollout) once(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (why string, err error) {
+	if s.Kind == component.Invoker || s.Kind == component.Judger {
+		defer func() {
+			if p := recover(); p != nil {
+				r.Log.Error("a stage panicked", "rollout", r.state.ID, "stage", s.ID, "panic", p, "stack", string(debug.Stack()))
+				why = invoker.InfraError
+				if s.Kind == component.Judger {
+					why = judgeError
+				} else {
+					res.ExitStatus = why
+				}
+				res.Status, res.Output, res.Error = trace.Failed, nil, fmt.Sprintf("%s: it panicked: %v", why, p)
+			}
+		}()
+	}
 	switch s.Kind {
 	case "invoker":
 		return r.spawn(ctx, s, res)

@@ -133,6 +133,9 @@ func (c *check) families(list *yaml.Node, loop *Stage) {
 			by, its := c.asks(s)
 			switch {
 			case by == "" || s == r:
+			case by == model:
+				f.errorf(at, "family", "use a model of another family, or set 'allow_same_family: true' in the loop",
+					"'%s' reviews the work of '%s' with the same model, %s", r.ID, s.ID, model)
 			case family == "" || its == "":
 				f.warnf(at, "family", "give both models a 'family'", "whether '%s' reviews the work of its own family can't be told: model '%s' or '%s' has no family", r.ID, model, by)
 			case family == its:

@@ -3,10 +3,17 @@ package pipeline
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-dev/penstock/sdk/chat"
+	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/judger"
 )
 
 // outputSchema reads the schema that the file gives for a stage's output.
@@ -33,25 +40,106 @@ func (c *check) outputSchema(n *yaml.Node) (json.RawMessage, *jsonschema.Schema)
 	return raw, compiled
 }
 
-// unread warns of required outputs, declared in the file, that nobody reads.
+// compat reads the old names of properties.
+func (c *check) compat(n *yaml.Node, schema json.RawMessage) map[string]string {
+	f := c.f
+	v := f.get(n, "compat")
+	if v == nil || schema == nil {
+		return nil
+	}
+	out := map[string]string{}
+	t := c.typeOf(schema)
+	for i := 0; i+1 < len(v.Content); i += 2 {
+		old, now := v.Content[i], v.Content[i+1]
+		switch {
+		case f.bad[now]:
+		case t.field(old.Value) != nil:
+			f.errorf(f.at(old), "output", "leave it out", "'%s' is a property of the schema itself, so that it is no old name", old.Value)
+		case t.field(now.Value) == nil:
+			f.errorf(f.at(now), "output", suggest("it has: ", now.Value, t.names()), "the schema has no property '%s' that '%s' could be the old name of", now.Value, old.Value)
+		default:
+			out[old.Value] = now.Value
+		}
+	}
+	return out
+}
+
+// Rename gives the properties of an output the names that they have in the
+// file's schema, and says which had an old one. Where both names are there,
+// neither is touched: which of them counts is not for us to choose.
+func (s *Stage) Rename(output json.RawMessage) (json.RawMessage, []string, error) {
+	if len(s.Compat) == 0 {
+		return output, nil, nil
+	}
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(output, &m); err != nil {
+		return output, nil, nil // the schema says what is wrong with it
+	}
+	var renamed []string
+	for _, old := range slices.Sorted(maps.Keys(s.Compat)) {
+		now := s.Compat[old]
+		if m[old] == nil || m[now] != nil {
+			continue
+		}
+		m[now] = m[old]
+		delete(m, old)
+		renamed = append(renamed, old)
+	}
+	if renamed == nil {
+		return output, nil, nil
+	}
+	out, err := chat.Marshal(m)
+	if err != nil {
+		return nil, nil, fmt.Errorf("rename properties of the output: %w", err)
+	}
+	return out, renamed, nil
+}
+
+// unread warns of required outputs, declared in the file, that nobody reads, and
+// of findings in a loop that nobody reads: its next pass would be blind.
 func (c *check) unread() {
 	f := c.f
 	nobody := map[string][]string{}
 	for _, p := range c.flat {
-		if p.stage.Output == nil || p.stage.ID == "" {
+		s := p.stage
+		if s.ID == "" {
 			continue
 		}
-		schema := f.get(f.get(p.node, "output"), "schema")
-		props := f.get(schema, "properties")
-		for _, field := range c.typeOf(p.stage.Output).fields {
-			if !field.Type.optional && !c.isRead(p.stage.ID, field.Name) {
-				k, _ := lookup(props, field.Name)
-				nobody[p.stage.ID] = append(nobody[p.stage.ID], field.Name)
-				f.warnf(f.at(k), "unread", "read it in a later stage, or take it out of 'required'", "nothing reads %s.output.%s, though it is required", p.stage.ID, field.Name)
+		declared := s.Output != nil
+		props := f.get(f.get(f.get(p.node, "output"), "schema"), "properties")
+		for _, field := range c.ownOutput(s) {
+			if field.Type.optional || c.isRead(s.ID, field.Name) {
+				continue
+			}
+			nobody[s.ID] = append(nobody[s.ID], field.Name)
+			switch k, _ := lookup(props, field.Name); {
+			case declared:
+				f.warnf(f.at(k), "unread", "read it in a later stage, or take it out of 'required'", "nothing reads %s.output.%s, though it is required", s.ID, field.Name)
+			case field.Name == "findings" && c.looped(s):
+				f.warnf(f.at(f.get(p.node, "uses")), "unread", "tell them to a stage of the loop, such as in its prompt: ${{ "+s.ID+".output?.findings ?? [] | join('; ') }}",
+					"nothing reads %s.output.findings, so that the next pass would not know what to do better", s.ID)
 			}
 		}
 	}
 	c.meant(nobody)
+}
+
+// ownOutput are the fields of an output that the file declares, or else those
+// that the component has beside what its kind always has.
+func (c *check) ownOutput(s *Stage) []Field {
+	if s.Output != nil {
+		return c.typeOf(s.Output).fields
+	}
+	if s.Kind != component.Judger || absent(s.Descriptor.Output) {
+		return nil
+	}
+	every := c.typeOf(judger.Output)
+	return slices.DeleteFunc(slices.Clone(c.typeOf(s.Descriptor.Output).fields), func(f Field) bool { return every.field(f.Name) != nil })
+}
+
+// looped says whether a stage is in the body of a loop.
+func (c *check) looped(s *Stage) bool {
+	return slices.ContainsFunc(c.flat, func(p placed) bool { return p.stage.Loop != nil && slices.Contains(p.stage.Loop.Stages, s) })
 }
 
 // meant adds to what is said of an unknown output the one that the reader most

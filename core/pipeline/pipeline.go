@@ -132,6 +132,8 @@ type Stage struct {
 	Output json.RawMessage
 	// Repair is how often an agent is asked again whose output doesn't fit.
 	Repair int
+	// Compat are names that the stage may write in place of those of Output.
+	Compat map[string]string
 	output *jsonschema.Schema
 	// takes and gives are what the stage itself takes and gives; see
 	// CheckInput and CheckResult.

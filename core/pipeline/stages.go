@@ -207,6 +207,7 @@ func (c *check) common(n *yaml.Node, s *Stage, sc *scope) {
 	}
 	if o := f.get(n, "output"); o != nil {
 		s.Output, s.output = c.outputSchema(o)
+		s.Compat = c.compat(o, s.Output)
 		s.Repair = defaultRepair
 		if v := f.get(o, "repair"); v != nil {
 			s.Repair = f.integer(o, "repair")

@@ -315,6 +315,7 @@ func stageTable(hooks *shape) *shape {
 		field{name: "output", shape: object("what the stage writes",
 			field{name: "schema", shape: free("a JSON Schema"), required: true},
 			field{name: "repair", shape: integer(0, "how often an agent is told what is wrong with its output, and asked again (default 2)")},
+			field{name: "compat", shape: dict(text("a property of the schema"), "old names of properties that the stage may still write, each with the one that it has in the schema")},
 		), feature: "output"},
 		field{name: "hooks", shape: hooks, feature: "stage hooks", apart: true},
 		field{name: "sandbox", shape: sandboxTable()},

@@ -49,6 +49,8 @@ type Park struct {
 	Answer   json.RawMessage `json:"answer,omitempty"`
 	Ended    time.Time       `json:"ended,omitzero"`
 	Notified bool            `json:"notified"`
+	// Told are the places in the file's notify of those that were told.
+	Told []int `json:"told,omitempty"`
 }
 
 // PutPark stores a park and, in the same transaction, what changed with it: a

@@ -59,7 +59,7 @@ func TestEnv(t *testing.T) {
 
 // "No tools" must be said: without the flag the program offers all of its
 // tools, and would run them.
-func TestFaultA1NoToolsIsAnExplicitEmptySet(t *testing.T) {
+func TestA1NoToolsIsAnExplicitEmptySet(t *testing.T) {
 	argv := plan(t, `{"tools":[]}`).Argv
 	i := strings.Index(strings.Join(argv, "\x00"), "--tools\x00")
 	require.GreaterOrEqual(t, i, 0)

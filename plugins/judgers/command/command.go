@@ -176,6 +176,9 @@ func (c *command) run(ctx context.Context, w *workspace.Workspace, in Input) (ju
 	if !res.TimedOut && slices.Contains(c.cfg.Errors, res.Code) {
 		return none, fmt.Errorf("%s %s, which error_codes names%s", in.Command[0], ended(res), lastWords(res))
 	}
+	if killed(res) {
+		return none, fmt.Errorf("%s was killed, such as for want of memory, so that it says nothing%s", in.Command[0], lastWords(res))
+	}
 	switch c.cfg.Result {
 	case exitCode:
 		v := judger.Pass(res.OK())
@@ -266,6 +269,14 @@ func ownVerdict(texts []string) (judger.Verdict, error) {
 		return judger.Verdict{}, errors.New(`the program's verdict has no reward; one without says why: "status": "skipped"`)
 	}
 	return v, v.Check()
+}
+
+// exitKilled is how a shell tells that its child was killed.
+const exitKilled = 128 + 9
+
+// killed says that somebody else ended the program, and not its time.
+func killed(res *workspace.Result) bool {
+	return !res.TimedOut && (res.Signal == "killed" || res.Code == exitKilled)
 }
 
 // label says in a word how it went.

@@ -58,6 +58,9 @@ func TestWhatCantJudgeIsAnError(t *testing.T) {
 		want string
 	}{
 		{Config{Errors: []int{9}}, "echo disk full >&2; exit 9", "exit code 9, which error_codes names; its output ends: disk full"},
+		{Config{}, "exit 137", "sh was killed"},
+		{Config{}, "kill -9 $$", "sh was killed"},
+		{Config{Result: "tap"}, "echo 1..1; echo ok 1; kill -9 $$", "sh was killed"},
 		{Config{Result: "json"}, "exit 1", "ended with exit code 1"},
 		{Config{Result: "json"}, "true", "wrote no verdict"},
 		{Config{Result: "json"}, "echo nice", "neither a number nor a verdict: nice"},
