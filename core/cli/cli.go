@@ -123,7 +123,7 @@ func (a *App) root() *cobra.Command {
 		},
 	}
 	root.PersistentFlags().StringVar(&level, "log-level", "", "what is logged to stderr: debug, info, warn or error (default info)")
-	root.AddCommand(a.runCommand(), a.resumeCommand(), a.parkCommand(), a.validateCommand(), a.gatewayCommand(), a.traceCommand(), a.convertCommand(), a.formatCommand(), a.pluginCommand(), a.schemaCommand(), a.devCommand(), a.doctorCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.resumeCommand(), a.parkCommand(), a.validateCommand(), a.gatewayCommand(), a.traceCommand(), a.convertCommand(), a.judgeCommand(), a.formatCommand(), a.pluginCommand(), a.schemaCommand(), a.devCommand(), a.doctorCommand(), a.versionCommand())
 	return root
 }
 

@@ -28,13 +28,17 @@ func (r *rollout) usedOf(ctx context.Context, s *pipeline.Stage, round int) (use
 	if s.Model == "" || s.Budget == (pipeline.Budget{}) {
 		return u, nil
 	}
+	since := time.Time{}
+	if r.replay != "" {
+		since = r.begun // what the run itself used is no part of it
+	}
 	ctx = context.WithoutCancel(ctx)
 	sessions, err := r.Store.Sessions(ctx, r.state.ID)
 	if err != nil {
 		return u, err
 	}
 	for _, o := range sessions {
-		if o.Stage != s.ID || o.Round != round {
+		if o.Stage != s.ID || o.Round != round || o.Opened.Before(since) {
 			continue
 		}
 		calls, err := r.Store.Calls(ctx, o.ID)

@@ -17,7 +17,7 @@ import (
 func (e *Engine) openSandboxes(ctx context.Context) (err error) {
 	e.sandboxes = map[string]sandbox.Sandbox{}
 	said := map[string]string{}
-	e.Pipeline.Each(func(s *pipeline.Stage) {
+	e.each(func(s *pipeline.Stage) {
 		use := s.Sandbox.Use
 		if err != nil || use == "" || use == sandbox.None {
 			return

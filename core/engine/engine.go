@@ -29,6 +29,7 @@ import (
 	"github.com/penstock-dev/penstock/core/telemetry"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/core/upstream/cost"
+	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/converter"
 	"github.com/penstock-dev/penstock/sdk/invoker"
 	"github.com/penstock-dev/penstock/sdk/judger"
@@ -52,6 +53,8 @@ type Options struct {
 	// Telemetry is told of sessions and calls; nil is none. It belongs to the
 	// caller, who also gives it the events.
 	Telemetry *telemetry.Telemetry
+	// JudgeOnly opens what judges need and nothing else: no agent will run.
+	JudgeOnly bool
 	// Gateway holds the gateway's settings: address, limits, keep-alive.
 	Gateway gateway.Options
 }
@@ -155,10 +158,19 @@ func (e *Engine) open(ctx context.Context) error {
 	return e.openSandboxes(ctx)
 }
 
+// each calls f with the stages that this engine may run.
+func (e *Engine) each(f func(*pipeline.Stage)) {
+	e.Pipeline.Each(func(s *pipeline.Stage) {
+		if !e.JudgeOnly || s.Kind == component.Judger {
+			f(s)
+		}
+	})
+}
+
 // used are the models that stages name, in the order of the file.
 func (e *Engine) used() []string {
 	named := map[string]bool{}
-	e.Pipeline.Each(func(s *pipeline.Stage) { named[s.Model] = true })
+	e.each(func(s *pipeline.Stage) { named[s.Model] = true })
 	var out []string
 	for _, name := range e.Pipeline.ModelOrder {
 		if named[name] {
@@ -170,7 +182,7 @@ func (e *Engine) used() []string {
 
 func (e *Engine) openStages(ctx context.Context) error {
 	var all []*pipeline.Stage
-	e.Pipeline.Each(func(s *pipeline.Stage) { all = append(all, s) })
+	e.each(func(s *pipeline.Stage) { all = append(all, s) })
 	for _, s := range all {
 		var err error
 		switch s.Kind {

@@ -59,36 +59,12 @@ func (r *rollout) join(ctx context.Context, s *pipeline.Stage, res *trace.StageR
 	return r.seat.take(ctx)
 }
 
-// judgeGroup judges the members of a group until that needs no other try, and
-// leaves the checkpoints of all of them in one transaction: after a crash the
-// whole group has its verdicts, or is judged again.
+// judgeGroup judges the members of a group, and leaves the checkpoints of all
+// of them in one transaction: after a crash the whole group has its verdicts, or
+// is judged again.
 func judgeGroup(ctx context.Context, s *pipeline.Stage, members []*member) error {
-	lead := members[0]
-	used, err := lead.triesUsed(ctx, s, lead.res.Round)
-	if err != nil {
+	if err := triesOfGroup(ctx, s, members); err != nil {
 		return err
-	}
-	started := time.Now().UTC()
-	for _, m := range members {
-		m.res.Started = started
-		m.Events.Emit(run.Event{Type: run.StageStarted, Rollout: m.state.ID, Stage: s.ID, Kind: stageKind(s)})
-	}
-	for n := 1; ; n++ {
-		erred, err := tryGroup(ctx, s, members, used+n)
-		if err != nil {
-			return err
-		}
-		if erred == nil || n >= s.Retry.Attempts || !contains(s.Retry.On, judgeError) {
-			break
-		}
-		if over, err := lead.spentUp(ctx, s, lead.res); err != nil {
-			return err
-		} else if over {
-			break
-		}
-		for _, m := range erred {
-			m.retried(s, m.res, n, judgeError)
-		}
 	}
 	all := make([]trace.Checkpoint, len(members))
 	for i, m := range members {
@@ -99,13 +75,44 @@ func judgeGroup(ctx context.Context, s *pipeline.Stage, members []*member) error
 		m.res.Ended = time.Now().UTC()
 		all[i] = trace.Checkpoint{Result: m.res, Rollout: &m.state}
 	}
-	if err := lead.Store.PutStages(context.WithoutCancel(ctx), all); err != nil {
+	if err := members[0].Store.PutStages(context.WithoutCancel(ctx), all); err != nil {
 		return err
 	}
 	for _, m := range members {
 		m.stageEnded(s, m.res)
 	}
 	return nil
+}
+
+// triesOfGroup judges the members of a group until that needs no other try, or
+// has none left.
+func triesOfGroup(ctx context.Context, s *pipeline.Stage, members []*member) error {
+	lead := members[0]
+	used, err := lead.triesUsed(ctx, s, lead.res.Round)
+	if err != nil {
+		return err
+	}
+	started := time.Now().UTC()
+	for _, m := range members {
+		used = max(used, m.res.Try)
+		m.res.Started = started
+		m.Events.Emit(run.Event{Type: run.StageStarted, Rollout: m.state.ID, Stage: s.ID, Kind: stageKind(s)})
+	}
+	for n := 1; ; n++ {
+		erred, err := tryGroup(ctx, s, members, used+n)
+		if err != nil {
+			return err
+		}
+		if erred == nil || n >= s.Retry.Attempts || !contains(s.Retry.On, judgeError) {
+			return nil
+		}
+		if over, err := lead.spentUp(ctx, s, lead.res); err != nil || over {
+			return err
+		}
+		for _, m := range erred {
+			m.retried(s, m.res, n, judgeError)
+		}
+	}
 }
 
 // tryGroup runs one try of a group, and returns the members that the judge
@@ -122,7 +129,7 @@ func tryGroup(ctx context.Context, s *pipeline.Stage, members []*member, try int
 		res := m.res
 		res.Try, res.Attempt = try, attempt(m.state.ID, s.ID, res.Round, try)
 		res.Status, res.ExitStatus, res.Error, res.Output, res.Text = trace.Completed, "", "", nil, ""
-		if m.dir, err = m.Folder.Artifacts(m.state.ID, s.ID, res.Round, try); err != nil {
+		if m.dir, err = m.verdictDir(s, res); err != nil {
 			return nil, err
 		}
 	}

@@ -34,7 +34,7 @@ func (r *rollout) judge(ctx context.Context, s *pipeline.Stage, res *trace.Stage
 	case <-ctx.Done():
 		return "cancelled", nil
 	}
-	dir, err := r.Folder.Artifacts(r.state.ID, s.ID, res.Round, res.Try)
+	dir, err := r.verdictDir(s, res)
 	if err != nil {
 		return "", err
 	}
@@ -163,18 +163,41 @@ func (r *rollout) closeJudge(ctx context.Context, s *pipeline.Stage, asked *gate
 	r.pay(c)
 }
 
+// verdictDir is the folder that a try's verdict is written to.
+func (r *rollout) verdictDir(s *pipeline.Stage, res *trace.StageResult) (string, error) {
+	if r.replay == "" {
+		return r.Folder.Artifacts(r.state.ID, s.ID, res.Round, res.Try)
+	}
+	dir := r.Folder.Path("replays", r.replay, run.Escape(r.state.ID), run.Escape(s.ID))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make the folder of a verdict: %w", err)
+	}
+	return dir, nil
+}
+
 // data is what a judge sees of the rollout. The workspace is copied to dir.
 func (r *rollout) data(ctx context.Context, attempt, dir string) (*sdkrollout.Data, error) {
+	if r.made != nil {
+		return r.made(dir)
+	}
 	d, err := r.facts(ctx, &r.state, r.results, attempt, r.last())
 	if err != nil || !r.worked() {
 		return d, err
+	}
+	if r.replay != "" && !r.kept() {
+		return d, nil
 	}
 	ws, err := r.workspace()
 	if err != nil {
 		return nil, err
 	}
-	if err := ws.CopyTo(dir); err != nil {
-		return nil, fmt.Errorf("copy workspace: %w", err)
+	if name := r.then(ws); name != "" {
+		err = ws.CopySnapshotTo(name, dir)
+	} else {
+		err = ws.CopyTo(dir)
+	}
+	if err != nil {
+		return nil, err
 	}
 	d.Workspace, d.Before = dir, r.beforeAgents(ws)
 	return d, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/invoker"
 	"github.com/penstock-dev/penstock/sdk/judger"
+	sdkrollout "github.com/penstock-dev/penstock/sdk/rollout"
 )
 
 // rollout is one task x one sample on its way through the stages.
@@ -26,40 +27,53 @@ type rollout struct {
 	task  pipeline.Task
 	state trace.Rollout
 	// env is what expressions see; results are the checkpoints behind it.
-	env       pipeline.Env
-	results   map[string]*trace.StageResult
-	inputs    map[string]json.RawMessage   // by stage id: what hooks put in place of its input, for one pass
-	done      map[visit]*trace.StageResult // by an earlier part of the run
-	visits    map[string]int               // of each stage so far
-	where     place                        // of the innermost loop
-	stopped   stopped                      // the last loop that could not go on
-	broke     bool                         // the stage's output is not what it promised
-	repair    string                       // what the stage's next try is told of the one before
-	exit      string                       // why the last agent ended so, if not ok
-	order     []string                     // invoker stages that ran, the last one gives the final text
-	ws        *agent.Workspace
-	cohort    *cohort         // the task's samples; nil where no stage judges them together
-	counted   map[string]bool // stages with scope group that it came to, or never will
-	judged    map[string]bool // those of them that it has a verdict of
-	waits     string          // why its group can't come together, if it waits for that
-	seat      *seat           // among the rollouts in flight
-	begun     time.Time       // this part of the rollout
-	ranBefore float64         // seconds of the parts before
+	env     pipeline.Env
+	results map[string]*trace.StageResult
+	inputs  map[string]json.RawMessage   // by stage id: what hooks put in place of its input, for one pass
+	done    map[visit]*trace.StageResult // by an earlier part of the run
+	visits  map[string]int               // of each stage so far
+	where   place                        // of the innermost loop
+	stopped stopped                      // the last loop that could not go on
+	broke   bool                         // the stage's output is not what it promised
+	repair  string                       // what the stage's next try is told of the one before
+	exit    string                       // why the last agent ended so, if not ok
+	order   []string                     // invoker stages that ran, the last one gives the final text
+	ws      *agent.Workspace
+	cohort  *cohort         // the task's samples; nil where no stage judges them together
+	counted map[string]bool // stages with scope group that it came to, or never will
+	judged  map[string]bool // those of them that it has a verdict of
+	waits   string          // why its group can't come together, if it waits for that
+	seat    *seat           // among the rollouts in flight
+	replay  string          // the id of the replay, if it is only judged again
+	wentOn  string          // in a replay: the stage that went on in the workspace
+	// made gives what judges see of a rollout that never ran, its workspace
+	// copied to dir.
+	made      func(dir string) (*sdkrollout.Data, error)
+	begun     time.Time // this part of the rollout
+	ranBefore float64   // seconds of the parts before
 }
 
 // newRollout returns nil for a rollout that an earlier part of the run ended.
 func newRollout(e *Engine, t pipeline.Task, sample int, earlier map[string]*trace.Rollout) *rollout {
+	old := earlier[rolloutID(t, sample)]
+	if old == nil {
+		return fresh(e, t, sample)
+	}
+	if old.Status == trace.Completed || old.Status == trace.Failed || old.Status == trace.Parked || old.Abandoned {
+		return nil
+	}
+	r := fresh(e, t, sample)
+	r.state = *old
+	return r
+}
+
+// fresh is a rollout that nothing is known of.
+func fresh(e *Engine, t pipeline.Task, sample int) *rollout {
 	r := &rollout{
 		Engine: e, task: t, results: map[string]*trace.StageResult{}, inputs: map[string]json.RawMessage{},
 		done: map[visit]*trace.StageResult{}, visits: map[string]int{}, counted: map[string]bool{}, judged: map[string]bool{},
 	}
 	r.state = trace.Rollout{ID: rolloutID(t, sample), Task: t.ID, Sample: sample}
-	if old := earlier[r.state.ID]; old != nil {
-		if old.Status == trace.Completed || old.Status == trace.Failed || old.Status == trace.Parked || old.Abandoned {
-			return nil
-		}
-		r.state = *old
-	}
 	r.env = pipeline.Env{
 		Task:    t.Data,
 		Rollout: pipeline.RolloutEnv{ID: r.state.ID, Sample: sample, Status: trace.Running},
@@ -175,17 +189,8 @@ func (r *rollout) exited(s *pipeline.Stage, res *trace.StageResult) {
 func (r *rollout) step(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) error {
 	res.Started = time.Now().UTC()
 	defer func() { res.Ended = time.Now().UTC() }()
-	if s.If != nil {
-		ok, err := s.If.Bool(r.env)
-		if err != nil {
-			res.Status, res.Error = "failed", fmt.Sprintf("if: %v", err)
-			return nil
-		}
-		if !ok {
-			res.Status = "skipped"
-			r.Events.Emit(run.Event{Type: run.StageEnded, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Status: res.Status})
-			return nil
-		}
+	if !r.wanted(s, res) {
+		return nil
 	}
 	if s.Group {
 		return r.join(ctx, s, res)
@@ -199,6 +204,22 @@ func (r *rollout) step(ctx context.Context, s *pipeline.Stage, res *trace.StageR
 	}
 	r.stageEnded(s, res)
 	return nil
+}
+
+// wanted evaluates a stage's condition. A stage that doesn't run has its result.
+func (r *rollout) wanted(s *pipeline.Stage, res *trace.StageResult) bool {
+	if s.If == nil {
+		return true
+	}
+	ok, err := s.If.Bool(r.env)
+	switch {
+	case err != nil:
+		res.Status, res.Error = trace.Failed, fmt.Sprintf("if: %v", err)
+	case !ok:
+		res.Status = "skipped"
+		r.Events.Emit(run.Event{Type: run.StageEnded, Rollout: r.state.ID, Stage: s.ID, Kind: stageKind(s), Status: res.Status})
+	}
+	return err == nil && ok
 }
 
 // stageEnded tells of a stage that ran.

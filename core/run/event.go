@@ -71,6 +71,9 @@ func (f *Folder) Events(listen func(Event)) (*Events, error) {
 	return &Events{run: f.ID, file: file, listen: listen}, nil
 }
 
+// NoEvents are events that are shown and not logged. Listen may be nil.
+func NoEvents(listen func(Event)) *Events { return &Events{listen: listen} }
+
 // Redact has the words of events go through clean before they are written or
 // shown.
 func (e *Events) Redact(clean func(string) string) {
@@ -87,9 +90,12 @@ func (e *Events) Emit(ev Event) {
 	if e.clean != nil {
 		ev.Error, ev.Message, ev.Label = e.clean(ev.Error), e.clean(ev.Message), e.clean(ev.Label)
 	}
-	line, err := json.Marshal(ev)
-	if err == nil {
-		_, err = e.file.Write(append(line, '\n'))
+	var err error
+	if e.file != nil {
+		var line []byte
+		if line, err = json.Marshal(ev); err == nil {
+			_, err = e.file.Write(append(line, '\n'))
+		}
 	}
 	if err != nil && e.err == nil {
 		e.err = fmt.Errorf("write event log: %w", err)
@@ -104,6 +110,9 @@ func (e *Events) Emit(ev Event) {
 func (e *Events) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.file == nil {
+		return nil
+	}
 	if err := e.file.Close(); e.err == nil && err != nil {
 		e.err = fmt.Errorf("close event log: %w", err)
 	}

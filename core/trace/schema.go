@@ -102,6 +102,17 @@ CREATE TABLE parks (
 );
 CREATE INDEX parks_rollout ON parks (rollout);
 `,
+	`
+-- Verdicts of judging again, beside those of the run; stage is '' for the reward.
+CREATE TABLE replays (
+	id TEXT NOT NULL,
+	rollout TEXT NOT NULL,
+	stage TEXT NOT NULL,
+	body BLOB NOT NULL,
+	UNIQUE (id, rollout, stage)
+);
+CREATE INDEX replays_rollout ON replays (rollout);
+`,
 }
 
 // queryer is what a database and a connection have in common.

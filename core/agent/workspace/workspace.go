@@ -133,7 +133,18 @@ func (w *Workspace) Restore(name string) error {
 // CopyTo copies the workspace into dir, which is made and must otherwise be
 // empty, for somebody who trusts what is read there: links that an agent made
 // and that lead out of the workspace are left out.
-func (w *Workspace) CopyTo(dir string) error {
+func (w *Workspace) CopyTo(dir string) error { return w.copyTo(w.Path(), dir) }
+
+// CopySnapshotTo copies a snapshot as CopyTo does the workspace.
+func (w *Workspace) CopySnapshotTo(name, dir string) error {
+	from, err := w.named(snapsName, name)
+	if err != nil {
+		return fmt.Errorf("copy snapshot %s: %w", name, err)
+	}
+	return w.copyTo(from, dir)
+}
+
+func (w *Workspace) copyTo(from, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("copy workspace: %w", err)
 	}
@@ -142,7 +153,7 @@ func (w *Workspace) CopyTo(dir string) error {
 		err = fmt.Errorf("%s is not empty", dir)
 	}
 	if err == nil {
-		err = w.copy(w.Path(), dir, w.trustedLinks)
+		err = w.copy(from, dir, w.trustedLinks)
 	}
 	if err != nil {
 		return fmt.Errorf("copy workspace: %w", err)

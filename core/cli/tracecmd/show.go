@@ -1,6 +1,7 @@
 package tracecmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,8 @@ type rolloutRecord struct {
 	*trace.Rollout
 	Stages []*trace.StageResult `json:"stages"`
 	Rows   []*trace.RowEdit     `json:"row_edits,omitempty"`
+	// Replays are what judging it again came to.
+	Replays []*trace.Replay `json:"replays,omitempty"`
 }
 
 func (v *view) showRollout(ctx context.Context, r *trace.Rollout, asJSON bool) error {
@@ -67,8 +70,12 @@ func (v *view) showRollout(ctx context.Context, r *trace.Rollout, asJSON bool) e
 	if err != nil {
 		return err
 	}
+	replays, err := v.Replays(ctx, r.ID)
+	if err != nil {
+		return err
+	}
 	if asJSON {
-		return v.line(rolloutRecord{r, stages, rows})
+		return v.line(rolloutRecord{r, stages, rows, replays})
 	}
 	fmt.Fprintf(v.out, "rollout %s: %s, exit %s, %d calls, %d + %d tokens, cost %s\n",
 		shown.Line(r.ID), r.Status, dash(r.ExitStatus), r.Calls, r.Usage.Input, r.Usage.Output, money(r.Cost, r.CostBasis))
@@ -82,6 +89,9 @@ func (v *view) showRollout(ctx context.Context, r *trace.Rollout, asJSON bool) e
 	for _, row := range rows {
 		fmt.Fprintf(v.out, "row %s, stage %s\n", row.Row, row.Stage)
 		v.edits(row.Edits)
+	}
+	for _, again := range replays {
+		fmt.Fprintf(v.out, "judged again as %s, %s: %s %s\n", again.ID, cmp.Or(again.Stage, "reward"), again.Now, again.Error)
 	}
 	return v.lsCalls(ctx, r.ID, false)
 }
