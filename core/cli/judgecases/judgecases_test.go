@@ -22,7 +22,7 @@ func TestErrorsNamePlaces(t *testing.T) {
 		"cases:\n  - { rollout: { final_text: [1] }, want: { reward: 1 } }":          "c.yaml:2:30: 'final_text' is of kind array, and can't be used as string",
 		"cases:\n  - { rollout: { tool_calls: [{ nme: x }] }, want: { reward: 1 } }": `c.yaml:2:30: 'tool_calls': unknown field "nme"`,
 		"cases:\n  - { rollout: { workspace: nowhere }, error: x }":                  "there is no folder nowhere",
-		"cases:\n  - { rollouts: [{}, {}], want: [{ reward: 1 }] }":                  "c.yaml:2:31: 'want' is a list with a verdict for each of the 2 rollouts",
+		"cases:\n  - { rollouts: [{}, {}], want: [{ reward: 1 }] }":                  "c.yaml:2:33: 'want' is a list with a verdict for each of the 2 rollouts",
 		"cases:\n  - { rollout: {}, task: 4, want: { reward: 1 } }":                  "c.yaml:2:20: 'task' is an object",
 		"cases:\n  - { rollout: {}, want: { reward: 1 }, rollout: {} }":              "c.yaml:2:41: 'rollout' is given twice",
 		"cases:\n  - { rollout: {}, want: { reward: 1 }, error: x }":                 "c.yaml:2:41: a case has one of 'want'",
