@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/trace"
-	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/invoker"
 	"github.com/penstock-dev/penstock/sdk/judger"
 	sdkrollout "github.com/penstock-dev/penstock/sdk/rollout"
@@ -371,23 +369,8 @@ func (r *rollout) triesUsed(ctx context.Context, s *pipeline.Stage, round int) (
 }
 
 // once runs one try. It returns what retry.on is compared with: an exit
-// status or judge_error. A built-in component that panics fails its stage alone,
-// as one in a process of its own does.
-func (r *rollout) once(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (why string, err error) {
-	if s.Kind == component.Invoker || s.Kind == component.Judger {
-		defer func() {
-			if p := recover(); p != nil {
-				r.Log.Error("a stage panicked", "rollout", r.state.ID, "stage", s.ID, "panic", p, "stack", string(debug.Stack()))
-				why = invoker.InfraError
-				if s.Kind == component.Judger {
-					why = judgeError
-				} else {
-					res.ExitStatus = why
-				}
-				res.Status, res.Output, res.Error = trace.Failed, nil, fmt.Sprintf("%s: it panicked: %v", why, p)
-			}
-		}()
-	}
+// status or judge_error.
+func (r *rollout) once(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (string, error) {
 	switch s.Kind {
 	case "invoker":
 		return r.spawn(ctx, s, res)

@@ -15,14 +15,14 @@ const (
 	Failed      Reason = "error"       // the component answered with an error
 	Unavailable Reason = "unavailable" // the process died, or could not be started
 	Timeout     Reason = "timeout"     // the call took longer than the plugin's limit
-	Trapped     Reason = "trap"        // the module trapped: a panic, no memory
+	Trapped     Reason = "trap"        // the module trapped: a panic, no memory; or what is compiled in panicked
 	Exited      Reason = "exit"        // the module called exit
 	TooLarge    Reason = "too_large"   // a request or a reply over the limit
 	BadReply    Reason = "bad_reply"   // the reply is not what the kind promises
 	Cancelled   Reason = "cancelled"   // the caller gave up
 )
 
-// Error is a failed call of a plugin that isn't compiled in.
+// Error is a failed call of a plugin, or a panic of what is compiled in.
 type Error struct {
 	Plugin    string // its key
 	Method    string

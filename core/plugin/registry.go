@@ -400,7 +400,7 @@ func openAs[T any](ctx context.Context, r *Registry, kind, name string, config j
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.instance == nil {
-		if shared.instance, err = e.open(ctx, config); err != nil {
+		if shared.instance, err = r.instance(ctx, e, config); err != nil {
 			shared.instance = nil
 			return none, fmt.Errorf("open %s: %w", e.key, err)
 		}
@@ -426,9 +426,13 @@ func (r *Registry) share(id string) (*opened, error) {
 	return o, nil
 }
 
-func (e *entry) open(ctx context.Context, config json.RawMessage) (any, error) {
+func (r *Registry) instance(ctx context.Context, e *entry, config json.RawMessage) (any, error) {
 	if e.builtin != nil {
-		return e.builtin.Open(ctx, config)
+		v, err := e.builtin.Open(ctx, config)
+		if err != nil {
+			return nil, err
+		}
+		return guarded(e, r.log, v), nil
 	}
 	in, err := e.program.open(ctx, e.Descriptor, config)
 	if err != nil {
