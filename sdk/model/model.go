@@ -1,7 +1,9 @@
 // Package model lets a judger ask the model that its stage names:
 //
 //	s := r.Session()
-//	body, err := model.Ask(ctx, s, "/v1/chat/completions", request)
+//	body, err := model.Question{Model: s.Model, Messages: []model.Message{{"user", "Is it good?"}}}.Body()
+//	answer, err := model.Ask(ctx, s, model.TextPath, body)
+//	text, err := model.Reply(answer)
 //
 // The call goes through the gateway in a session of the judge's own, so that it
 // is recorded, counted and bounded. A WASM module has no network: there Ask
@@ -9,8 +11,10 @@
 package model
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -37,8 +41,16 @@ type StatusError struct {
 func (e *StatusError) Error() string {
 	const most = 500
 	body := string(e.Body)
-	if len(body) > most {
-		body = body[:most] + "…"
+	var known struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
 	}
-	return fmt.Sprintf("the call was answered with HTTP status %d: %s", e.Status, body)
+	if json.Unmarshal(e.Body, &known) == nil && known.Error.Message != "" {
+		body = known.Error.Message
+	}
+	if len(body) > most {
+		body = strings.ToValidUTF8(body[:most], "") + "…"
+	}
+	return strings.TrimSuffix(fmt.Sprintf("the call was answered with HTTP status %d: %s", e.Status, body), ": ")
 }

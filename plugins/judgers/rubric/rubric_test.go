@@ -15,12 +15,13 @@ import (
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/doc"
 	"github.com/penstock-dev/penstock/sdk/judger"
+	"github.com/penstock-dev/penstock/sdk/model"
 )
 
 // bench is a model that gives these replies in turn, and what it was asked.
 type bench struct {
 	mu    sync.Mutex
-	asked []request
+	asked []model.Question
 }
 
 // judge judges by two criteria, the second of which weighs three times as much.
@@ -32,7 +33,7 @@ func judge(t *testing.T, cfg Config, work string, replies ...string) (judger.Ver
 		assert.Equal(t, "/v1/chat/completions", r.URL.Path)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		var q request
+		var q model.Question // whose names are those of the request
 		assert.NoError(t, json.NewDecoder(r.Body).Decode(&q))
 		text := replies[min(len(b.asked), len(replies)-1)]
 		b.asked = append(b.asked, q)

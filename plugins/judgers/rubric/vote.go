@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/model"
 )
 
@@ -46,18 +45,6 @@ func (in *Input) ask(nonce string) string {
 	return b.String()
 }
 
-type message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
-
-type request struct {
-	Model       string    `json:"model"`
-	Messages    []message `json:"messages"`
-	MaxTokens   int       `json:"max_tokens,omitempty"`
-	Temperature *float64  `json:"temperature"`
-}
-
 // vote is one judgement.
 type vote struct {
 	met      map[string]bool
@@ -67,7 +54,7 @@ type vote struct {
 
 // vote asks until the answer can be used, or the repairs are used up.
 func (r *rubric) vote(ctx context.Context, s model.Session, in *Input) (*vote, error) {
-	messages := []message{{"system", instructions}, {"user", in.ask(nonce())}}
+	messages := []model.Message{{Role: "system", Content: instructions}, {Role: "user", Content: in.ask(nonce())}}
 	for n := 0; ; n++ {
 		text, err := r.reply(ctx, s, messages)
 		if err != nil {
@@ -80,53 +67,26 @@ func (r *rubric) vote(ctx context.Context, s model.Session, in *Input) (*vote, e
 		if n == r.repair {
 			return nil, fmt.Errorf("the judge's answer can't be used: %w", wrong)
 		}
-		messages = append(messages, message{"assistant", text},
-			message{"user", fmt.Sprintf("That can't be used: %s. Answer again, with one JSON object of the form that you were given and nothing else.", wrong)})
+		messages = append(messages, model.Message{Role: "assistant", Content: text},
+			model.Message{Role: "user", Content: fmt.Sprintf("That can't be used: %s. Answer again, with one JSON object of the form that you were given and nothing else.", wrong)})
 	}
 }
 
 // reply makes one call.
-func (r *rubric) reply(ctx context.Context, s model.Session, messages []message) (string, error) {
-	body, err := chat.Marshal(request{s.Model, messages, r.cfg.MaxTokens, r.cfg.Temperature})
+func (r *rubric) reply(ctx context.Context, s model.Session, messages []model.Message) (string, error) {
+	body, err := model.Question{Model: s.Model, Messages: messages, MaxTokens: r.cfg.MaxTokens, Temperature: r.cfg.Temperature}.Body()
 	if err != nil {
 		return "", err
 	}
-	raw, err := model.Ask(ctx, s, "/v1/chat/completions", body)
-	var status *model.StatusError
-	if errors.As(err, &status) {
-		var e struct {
-			Error struct {
-				Message string `json:"message"`
-			} `json:"error"`
-		}
-		if json.Unmarshal(status.Body, &e) == nil && e.Error.Message != "" {
-			return "", fmt.Errorf("the judge's call was answered with HTTP status %d: %s", status.Status, e.Error.Message)
-		}
-	}
+	answer, err := model.Ask(ctx, s, model.TextPath, body)
 	if err != nil {
 		return "", err
 	}
-	var a struct {
-		Choices []struct {
-			Message struct {
-				Content string `json:"content"`
-				Refusal string `json:"refusal"`
-			} `json:"message"`
-			Finish string `json:"finish_reason"`
-		} `json:"choices"`
+	text, err := model.Reply(answer)
+	if errors.Is(err, model.ErrNoText) {
+		return "", nil // which can't be used, so that it is asked again
 	}
-	if err := json.Unmarshal(raw, &a); err != nil {
-		return "", fmt.Errorf("the answer is no JSON: %w", err)
-	}
-	switch {
-	case len(a.Choices) == 0:
-		return "", errors.New("the answer holds no reply")
-	case a.Choices[0].Message.Refusal != "":
-		return "", fmt.Errorf("the judge refused: %s", a.Choices[0].Message.Refusal)
-	case a.Choices[0].Finish == "length":
-		return "", errors.New("the judge's answer was cut at its most tokens")
-	}
-	return a.Choices[0].Message.Content, nil
+	return text, err
 }
 
 // answer is what the model has to write.
