@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -176,8 +175,6 @@ func (c *comparison) end(strict bool) error {
 func (c *comparison) print(all []*tally) {
 	out := c.app.Stdout
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	slices.SortStableFunc(c.lines, func(a, b [4]string) int { return strings.Compare(a[0], b[0]) }) // tasks are judged at once
-	slices.Sort(c.unjudged)
 	if len(c.lines) > 0 {
 		fmt.Fprintln(w, "ROLLOUT\tSTAGE\tWAS\tNOW")
 		for _, l := range c.lines {

@@ -25,8 +25,8 @@ import (
 type ReplayOptions struct {
 	Stages []string // judger stages; none is all of them
 	Tasks  []string // none is all of them
-	// Tell is called with what each rollout came to, when it is stored; one
-	// call at a time.
+	// Tell is called with what each rollout came to, when it is stored, in the
+	// order of the tasks and one call at a time.
 	Tell func(*Judgement) error
 }
 
@@ -93,24 +93,21 @@ func (e *Engine) Replay(ctx context.Context, id string, o ReplayOptions) error {
 	defer stop(nil)
 	slots := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
-	var telling sync.Mutex
+	told := inTurn{tell: o.Tell}
 	for _, t := range e.Pipeline.Tasks {
 		if len(o.Tasks) > 0 && !slices.Contains(o.Tasks, t.ID) {
 			continue
 		}
 		slots <- struct{}{}
+		turn := told.next()
 		wg.Go(func() {
 			defer func() { <-slots }()
 			if ctx.Err() != nil {
 				return
 			}
 			judged, err := e.replayTask(ctx, id, t, byTask[t.ID], o.Stages)
-			telling.Lock()
-			defer telling.Unlock()
-			for _, j := range judged {
-				if err == nil {
-					err = o.Tell(j)
-				}
+			if err == nil {
+				err = told.of(turn, judged)
 			}
 			if err != nil {
 				stop(fmt.Errorf("task %s: %w", t.ID, err))
@@ -122,6 +119,44 @@ func (e *Engine) Replay(ctx context.Context, id string, o ReplayOptions) error {
 		return cause
 	}
 	return ctx.Err()
+}
+
+// inTurn tells of tasks in the order in which they began, whichever is done
+// first.
+type inTurn struct {
+	tell func(*Judgement) error
+
+	mu    sync.Mutex
+	begun int
+	due   int                  // whose turn it is
+	early map[int][]*Judgement // that are done before their turn
+}
+
+func (o *inTurn) next() int {
+	o.begun++
+	return o.begun - 1
+}
+
+func (o *inTurn) of(turn int, judged []*Judgement) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.early == nil {
+		o.early = map[int][]*Judgement{}
+	}
+	o.early[turn] = judged
+	for {
+		ready, ok := o.early[o.due]
+		if !ok {
+			return nil
+		}
+		delete(o.early, o.due)
+		o.due++
+		for _, j := range ready {
+			if err := o.tell(j); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // replayed is a rollout that is judged again.
