@@ -89,12 +89,12 @@ func (s *Store) PutPark(ctx context.Context, p *Park, res *StageResult, ro *Roll
 
 // Parks returns all parks, the oldest first.
 func (s *Store) Parks(ctx context.Context) ([]*Park, error) {
-	out, err := query(ctx, s.readers, scan[Park], "SELECT body FROM parks ORDER BY rowid")
+	out, err := added(ctx, s, withParks, scan[Park], "SELECT body FROM parks ORDER BY rowid")
 	return out, describe(err, "read the parks")
 }
 
 // Park returns one park, or ErrNotFound.
 func (s *Store) Park(ctx context.Context, id string) (*Park, error) {
-	out, err := one(query(ctx, s.readers, scan[Park], "SELECT body FROM parks WHERE id = ?", id))
+	out, err := one(added(ctx, s, withParks, scan[Park], "SELECT body FROM parks WHERE id = ?", id))
 	return out, describe(err, "read park %s", id)
 }

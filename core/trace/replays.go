@@ -55,6 +55,6 @@ func (s *Store) Replays(ctx context.Context, rollout string) ([]*Replay, error) 
 	if rollout != "" {
 		where, args = "WHERE rollout = ? ", []any{rollout}
 	}
-	out, err := query(ctx, s.readers, scan[Replay], "SELECT body FROM replays "+where+"ORDER BY rowid", args...)
+	out, err := added(ctx, s, withReplays, scan[Replay], "SELECT body FROM replays "+where+"ORDER BY rowid", args...)
 	return out, describe(err, "read the replays of rollout %q", rollout)
 }

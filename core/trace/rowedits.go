@@ -67,13 +67,13 @@ func (s *Store) PutRowEdit(ctx context.Context, e *RowEdit) error {
 
 // RowEdit returns what the hooks of a stage did with a row, or ErrNotFound.
 func (s *Store) RowEdit(ctx context.Context, stage, row string) (*RowEdit, error) {
-	out, err := one(query(ctx, s.readers, scan[RowEdit], "SELECT body FROM row_edits WHERE stage = ? AND row = ?", stage, row))
+	out, err := one(added(ctx, s, withRowEdits, scan[RowEdit], "SELECT body FROM row_edits WHERE stage = ? AND row = ?", stage, row))
 	return out, describe(err, "read the edit of row %s", row)
 }
 
 // RowEdits returns what hooks did with the rows of a rollout, by stage and row.
 func (s *Store) RowEdits(ctx context.Context, rollout string) ([]*RowEdit, error) {
-	out, err := query(ctx, s.readers, scan[RowEdit], `SELECT body FROM row_edits WHERE row >= ? AND row < ? ORDER BY stage, row`,
+	out, err := added(ctx, s, withRowEdits, scan[RowEdit], `SELECT body FROM row_edits WHERE row >= ? AND row < ? ORDER BY stage, row`,
 		fmt.Sprintf("%s~", rollout), fmt.Sprintf("%s\x7f", rollout))
 	return out, describe(err, "read the row edits of %s", rollout)
 }

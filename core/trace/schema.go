@@ -7,7 +7,9 @@ import (
 )
 
 // migrations brings a store from each schema version to the next; the version
-// is how many have run. Only ever append: stores of all versions exist.
+// is how many have run. Only ever append: stores of all versions exist. One that
+// is open for reading stays as it is, so that what reads a table which came later
+// than the first version says since when it is there.
 var migrations = []string{
 	`
 CREATE TABLE meta (
@@ -114,6 +116,13 @@ CREATE TABLE replays (
 CREATE INDEX replays_rollout ON replays (rollout);
 `,
 }
+
+// The versions that brought a table.
+const (
+	withRowEdits = 2
+	withParks    = 3
+	withReplays  = 4
+)
 
 // queryer is what a database and a connection have in common.
 type queryer interface {

@@ -37,6 +37,7 @@ var (
 // several goroutines; one process writes at a time, others may read.
 type Store struct {
 	readers *sql.DB
+	schema  int     // its version
 	writer  *writer // nil when read only
 	codec   *codec
 	index   index
@@ -45,7 +46,8 @@ type Store struct {
 }
 
 // Open opens the store at path and, unless o.ReadOnly, makes it if there is
-// none. A store that a newer program wrote is refused.
+// none. A store that an older program wrote is brought up to date, or for reading
+// taken as it is; one that a newer program wrote is refused.
 func Open(path string, o StoreOptions) (_ *Store, err error) {
 	s := &Store{}
 	defer func() {
@@ -77,7 +79,7 @@ func Open(path string, o StoreOptions) (_ *Store, err error) {
 			return nil, err
 		}
 	}
-	if s.readers, err = openReaders(path); err != nil {
+	if s.readers, s.schema, err = openReaders(path); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -105,25 +107,26 @@ func dsn(path string, query url.Values) (string, error) {
 	return (&url.URL{Scheme: "file", Path: absolute, RawQuery: query.Encode()}).String(), nil
 }
 
-func openReaders(path string) (*sql.DB, error) {
+// openReaders also returns the version of the schema.
+func openReaders(path string) (*sql.DB, int, error) {
 	name, err := dsn(path, url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)", "query_only(1)"}})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	db, err := sql.Open("sqlite", name)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	db.SetMaxOpenConns(4)
-	version, err := version(context.Background(), db)
-	if err == nil && version < len(migrations) {
-		err = fmt.Errorf("its schema %d is older than this program's %d: open it for writing once, as resume does", version, len(migrations))
+	v, err := version(context.Background(), db)
+	if err == nil && v == 0 {
+		err = errors.New("it is empty: no run was recorded in it")
 	}
 	if err != nil {
 		db.Close()
-		return nil, err
+		return nil, 0, err
 	}
-	return db, nil
+	return db, v, nil
 }
 
 // Close commits what is queued and closes the store. It may be called twice.

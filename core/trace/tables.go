@@ -252,6 +252,15 @@ func one[T any](rows []T, err error) (v T, _ error) {
 	return rows[0], nil
 }
 
+// added is query for a table that came with a version of the schema. A store of an
+// older one holds nothing of it.
+func added[T any](ctx context.Context, s *Store, since int, scan func(*sql.Rows) (T, error), text string, args ...any) ([]T, error) {
+	if s.schema < since {
+		return nil, nil
+	}
+	return query(ctx, s.readers, scan, text, args...)
+}
+
 // scan decodes a row whose only column is the body of a T.
 func scan[T any](row *sql.Rows) (*T, error) {
 	b, err := scanBytes(row)

@@ -2,6 +2,7 @@ package tracecmd
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -135,6 +136,31 @@ func TestCommandsShowWhatWasRecorded(t *testing.T) {
 			assert.Equal(t, string(want), got)
 		})
 	}
+}
+
+// TestAnOlderRunIsShown: a store of the program before the last change of the
+// schema is shown as it is.
+func TestAnOlderRunIsShown(t *testing.T) {
+	dir := recorded(t)
+	want, err := run(t, "show", dir, "t1~0")
+	require.NoError(t, err)
+	path := filepath.Join(dir, "trace", "penstock.db")
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	_, err = db.Exec("DROP TABLE replays; DROP TABLE parks; DROP TABLE row_edits; PRAGMA user_version = 1")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	got, err := run(t, "show", dir, "t1~0")
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	got, err = run(t, "ls", dir)
+	require.NoError(t, err)
+	assert.Contains(t, got, "t1~0")
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, before, after, "it only reads")
 }
 
 // TestFaultA11DoctorShowsWhereForksPart: for each fork the class, how many ids it
