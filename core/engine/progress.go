@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/chat"
 	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/doc"
 )
 
 // progress is what the passes of a loop came to so far.
@@ -30,7 +31,7 @@ func (r *rollout) noFurther(l *pipeline.Loop, p *progress) string {
 	found, told := r.found(l)
 	plan, wrote := r.plan(l), r.wrote(l)
 	defer func() { p.plan, p.wrote = plan, wrote }()
-	if !told && wrote == p.wrote {
+	if !told && plan != "" && plan == p.plan && wrote == p.wrote && r.reviewed(l) {
 		return "the last two passes came to the same: another one would too"
 	}
 	if len(found) > 0 {
@@ -45,6 +46,15 @@ func (r *rollout) noFurther(l *pipeline.Loop, p *progress) string {
 		return "the work is the same as in the pass before, whatever was found in it: another one would be too"
 	}
 	return ""
+}
+
+// reviewed says whether a stage of the body judges the work of the others. A loop
+// without one, or without work, waits for something: as often as it may.
+func (r *rollout) reviewed(l *pipeline.Loop) bool {
+	return slices.ContainsFunc(l.Stages, func(s *pipeline.Stage) bool {
+		res := r.results[s.ID]
+		return res != nil && (s.Kind == component.Judger || doc.At(doc.Bytes(res.Output), "").Has("verdict"))
+	})
 }
 
 func containsAll(list, of []string) bool {
