@@ -28,10 +28,7 @@ func (r *rollout) usedOf(ctx context.Context, s *pipeline.Stage, round int) (use
 	if s.Model == "" || s.Budget == (pipeline.Budget{}) {
 		return u, nil
 	}
-	since := time.Time{}
-	if r.replay != "" {
-		since = r.begun // what the run itself used is no part of it
-	}
+	since := r.replayed // what the run itself used is no part of a replay
 	ctx = context.WithoutCancel(ctx)
 	sessions, err := r.Store.Sessions(ctx, r.state.ID)
 	if err != nil {

@@ -39,6 +39,7 @@ func (r *rollout) join(ctx context.Context, s *pipeline.Stage, res *trace.StageR
 	m := &member{rollout: r, res: res}
 	r.counted[s.ID] = true
 	g := r.cohort.of(s.ID)
+	r.pause()
 	g.come(m)
 	r.seat.leave()
 	if err := g.wait(ctx, m); err != nil {
@@ -51,12 +52,19 @@ func (r *rollout) join(ctx context.Context, s *pipeline.Stage, res *trace.StageR
 			err = judgeGroup(ctx, s, g.came)
 		}
 		g.finish(err)
+		if err == nil {
+			r.proceed()
+		}
 		return err
 	}
 	if r.state.Status != trace.Running {
 		return nil // it failed there, and does nothing more
 	}
-	return r.seat.take(ctx)
+	if err := r.seat.take(ctx); err != nil {
+		return err
+	}
+	r.proceed()
+	return nil
 }
 
 // judgeGroup judges the members of a group, and leaves the checkpoints of all
@@ -116,7 +124,7 @@ func triesOfGroup(ctx context.Context, s *pipeline.Stage, members []*member) err
 }
 
 // tryGroup runs one try of a group, and returns the members that the judge
-// erred about.
+// erred about. Their clocks go while it judges.
 func tryGroup(ctx context.Context, s *pipeline.Stage, members []*member, try int) (erred []*member, err error) {
 	lead := members[0]
 	select {
@@ -126,6 +134,8 @@ func tryGroup(ctx context.Context, s *pipeline.Stage, members []*member, try int
 		return nil, errInterrupted
 	}
 	for _, m := range members {
+		m.proceed()
+		defer m.pause()
 		res := m.res
 		res.Try, res.Attempt = try, attempt(m.state.ID, s.ID, res.Round, try)
 		res.Status, res.ExitStatus, res.Error, res.Output, res.Text = trace.Completed, "", "", nil, ""

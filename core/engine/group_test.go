@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -122,6 +123,51 @@ func TestGroupIsJudgedOnce(t *testing.T) {
 
 	assert.Equal(t, totals.Status, b.run().Status)
 	assert.Len(t, c.calls, 2, "what was judged is not judged again")
+}
+
+// TestWaitingTakesNoTime: neither the wait for a group nor that for a judge who
+// is busy with others is time that a rollout took.
+func TestWaitingTakesNoTime(t *testing.T) {
+	c := &crowd{}
+	b := start(t, `penstock: v1
+tasks: { inline: [{ id: a }], samples: 3 }
+concurrency: { rollouts: 3 }
+stages:
+  - { id: solve, run: [sleep, "${{ rollout.sample == 2 ? '3' : '0' }}"] }
+  - { id: rank, uses: judger/crowd, scope: group }
+`, c.component())
+	assert.Equal(t, map[string]int{trace.Completed: 3}, b.run().Status)
+	slow := b.rollout("a~2").Seconds
+	assert.Greater(t, slow, 3.0)
+	for _, id := range []string{"a~0", "a~1"} {
+		assert.Less(t, b.rollout(id).Seconds, slow-1.5, id)
+	}
+
+	slowly := component.Component{
+		Descriptor: component.Descriptor{Kind: component.Judger, Name: "slowly", Protocol: component.Protocol, Output: judger.Output},
+		Open: func(context.Context, json.RawMessage) (any, error) {
+			return judgerFunc(func(*judger.Request) (judger.Verdict, error) {
+				time.Sleep(500 * time.Millisecond)
+				return judger.Reward(1), nil
+			}), nil
+		},
+	}
+	b = start(t, `penstock: v1
+tasks: { inline: [{ id: a }], samples: 4 }
+concurrency: { rollouts: 4, judge: 1 }
+stages:
+  - { id: solve, run: ["true"] }
+  - { id: judge, uses: judger/slowly }
+`, slowly)
+	began := time.Now()
+	b.run()
+	sum := 0.0
+	for i := range 4 {
+		sum += b.rollout(fmt.Sprintf("a~%d", i)).Seconds
+		s := b.stage(fmt.Sprintf("a~%d", i), "judge")
+		sum += s.Ended.Sub(s.Started).Seconds()
+	}
+	assert.Less(t, sum, 2*1.75*time.Since(began).Seconds(), "one after the other, not each with the time of those before")
 }
 
 // TestGroupWithoutThoseWhoFailed: a sample that failed earlier has no reward

@@ -28,8 +28,12 @@ const judgeError = "judge_error"
 
 // judge runs one try of a judger stage.
 func (r *rollout) judge(ctx context.Context, s *pipeline.Stage, res *trace.StageResult) (string, error) {
+	r.pause()
+	queued := time.Now()
 	select {
 	case r.judging <- struct{}{}:
+		r.proceed()
+		res.Started = res.Started.Add(time.Since(queued))
 		defer func() { <-r.judging }()
 	case <-ctx.Done():
 		return "cancelled", nil

@@ -209,7 +209,7 @@ func (e *Engine) replayTask(ctx context.Context, id string, t pipeline.Task, sam
 // restored is a rollout as the store has it, before its first stage.
 func (e *Engine) restored(ctx context.Context, id string, t pipeline.Task, old *trace.Rollout) (*replayed, error) {
 	r := fresh(e, t, old.Sample)
-	r.state, r.replay, r.begun = *old, id, time.Now()
+	r.state, r.replay, r.replayed = *old, id, time.Now()
 	r.state.Status, r.state.Error, r.state.Reward, r.state.Components = trace.Running, "", nil, nil
 	a := &replayed{rollout: r, stored: map[string]*trace.StageResult{}, out: &Judgement{Rollout: old.ID}}
 	done, err := e.Store.Stages(ctx, old.ID)

@@ -44,11 +44,13 @@ type rollout struct {
 	seat    *seat           // among the rollouts in flight
 	replay  string          // the id of the replay, if it is only judged again
 	wentOn  string          // in a replay: the stage that went on in the workspace
+	// replayed is when the replay began.
+	replayed time.Time
 	// made gives what judges see of a rollout that never ran, its workspace
 	// copied to dir.
 	made      func(dir string) (*sdkrollout.Data, error)
-	begun     time.Time // this part of the rollout
-	ranBefore float64   // seconds of the parts before
+	begun     time.Time // when its clock was set going; zero while that stands still
+	ranBefore float64   // seconds before that
 }
 
 // newRollout returns nil for a rollout that an earlier part of the run ended.
@@ -122,8 +124,24 @@ func (r *rollout) run(ctx context.Context) error {
 
 // clock brings the rollout's time up to date, before its state is stored.
 func (r *rollout) clock() {
-	r.state.Seconds = math.Round((r.ranBefore+time.Since(r.begun).Seconds())*1000) / 1000
+	seconds := r.ranBefore
+	if !r.begun.IsZero() {
+		seconds += time.Since(r.begun).Seconds()
+	}
+	r.state.Seconds = math.Round(seconds*1000) / 1000
 }
+
+// pause stops the clock while the rollout waits for others. Already stopped, it
+// stays so.
+func (r *rollout) pause() {
+	if !r.begun.IsZero() {
+		r.ranBefore += time.Since(r.begun).Seconds()
+		r.begun = time.Time{}
+	}
+}
+
+// proceed sets the clock going again.
+func (r *rollout) proceed() { r.begun = time.Now() }
 
 func (r *rollout) finish(ctx context.Context) error {
 	r.clock()
