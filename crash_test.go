@@ -2,12 +2,16 @@ package main
 
 import (
 	"bufio"
+	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -79,6 +83,50 @@ func TestGroupCrash(t *testing.T) {
 			assert.Equal(t, 3, judged, "killed at %d, after the group was judged: %s", k, events)
 		}
 	}
+}
+
+// TestL7_WebhookIsToldAgainUnderTheSameKey kills penstock when a webhook was
+// told of a park and that isn't noted yet. It is told again, with the key by
+// which it can leave the second out.
+func TestL7_WebhookIsToldAgainUnderTheSameKey(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"pipeline.yaml": `penstock: v1
+name: told
+tasks: { inline: [{ id: a }] }
+stages:
+  - { id: check, run: [sh, -c, "exit 1"], on_error: park }
+`})
+	var first sync.Once
+	running := make(chan *os.Process, 1)
+	type told struct{ key, park string }
+	heard := make(chan told, 10)
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		heard <- told{r.Header.Get("Idempotency-Key"), gjson.GetBytes(body, "park").String()}
+		first.Do(func() {
+			assert.NoError(t, (<-running).Kill())
+			<-r.Context().Done() // it never hears that it was heard
+		})
+	}))
+	defer hook.Close()
+	cmd := exec.Command(built, "run", "pipeline.yaml", "--out", "out", "--set", "notify=[{webhook: "+hook.URL+"}]")
+	cmd.Dir = dir
+	require.NoError(t, cmd.Start())
+	running <- cmd.Process
+	_ = cmd.Wait()
+	for range 2 { // to go on with it a second time tells nobody
+		text, code := penstock(t, dir, "resume", "out")
+		require.Equal(t, 3, code, text)
+	}
+	close(heard)
+	var all []told
+	for h := range heard {
+		all = append(all, h)
+	}
+	require.Len(t, all, 2)
+	assert.Equal(t, all[0], all[1])
+	assert.Equal(t, all[0].key, all[0].park)
+	assert.NotEmpty(t, all[0].key)
 }
 
 type teamOutcome struct {
