@@ -188,8 +188,13 @@ func (a *App) parkAnswer() *cobra.Command {
 					answer.Output = in
 				}
 			}
+			command := "penstock park answer " + args[0] + " " + args[1]
+			if len(args) == 3 {
+				command += " '{...}'"
+			}
 			return a.resume(c.Context(), args[0], resumption{
-				accept: f.accept, json: f.json, plain: f.plain, later: f.later,
+				command: command,
+				accept:  f.accept, json: f.json, plain: f.plain, later: f.later,
 				before: func(ctx context.Context, store *trace.Store, p *pipeline.Pipeline) error {
 					return a.reply(ctx, store, p, answer, f.json)
 				},
@@ -198,7 +203,7 @@ func (a *App) parkAnswer() *cobra.Command {
 	}
 	c.Flags().BoolVar(&f.reset, "reset-round", false, "have the loop count its passes anew")
 	c.Flags().BoolVar(&f.later, "no-resume", false, "only take the answer; penstock resume goes on")
-	c.Flags().BoolVar(&f.accept, "accept-changes", false, "go on although plugins or model files are not those that the run began with")
+	c.Flags().BoolVar(&f.accept, "accept-changes", false, "go on although plugins or files are not those that the run began with")
 	c.Flags().BoolVar(&f.json, "json", false, "print events as JSON, one a line")
 	c.Flags().BoolVar(&f.plain, "plain", false, "print plain lines, also on a terminal")
 	c.MarkFlagsMutuallyExclusive("json", "plain")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sort"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,10 +28,10 @@ func (a *App) resumeCommand() *cobra.Command {
 		Example: "  penstock resume runs/latest",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.resume(c.Context(), args[0], resumption{accept: f.accept, json: f.json, plain: f.plain})
+			return a.resume(c.Context(), args[0], resumption{command: "penstock resume " + args[0], accept: f.accept, json: f.json, plain: f.plain})
 		},
 	}
-	c.Flags().BoolVar(&f.accept, "accept-changes", false, "go on although plugins or model files are not those that the run began with")
+	c.Flags().BoolVar(&f.accept, "accept-changes", false, "go on although plugins or files are not those that the run began with")
 	c.Flags().BoolVar(&f.json, "json", false, "print events as JSON, one a line")
 	c.Flags().BoolVar(&f.plain, "plain", false, "print plain lines, also on a terminal")
 	c.MarkFlagsMutuallyExclusive("json", "plain")
@@ -41,6 +40,7 @@ func (a *App) resumeCommand() *cobra.Command {
 
 // resumption says how a run is gone on with.
 type resumption struct {
+	command             string // what was typed, to be typed again with more
 	accept, json, plain bool
 	// before, if not nil, acts on the store before anything runs; with later
 	// nothing does.
@@ -97,10 +97,8 @@ func (a *App) resume(ctx context.Context, dir string, o resumption) (err error) 
 		return err
 	}
 	files := modelFiles(p)
-	changed := append(differences("file", file.Files, files), differences("plugin", file.Plugins, plugins.Digests())...)
-	if len(changed) > 0 && !o.accept {
-		return &exitError{exitUsage, fmt.Errorf("not resumed: what the run began with has changed:\n  %s\nundo the changes, or accept them: penstock resume %s --accept-changes",
-			strings.Join(changed, "\n  "), dir)}
+	if err := a.unchanged(p, folder, file, files, plugins.Digests(), o); err != nil {
+		return err
 	}
 	if o.before != nil {
 		err := o.before(ctx, store, p)
@@ -120,22 +118,21 @@ func (a *App) resume(ctx context.Context, dir string, o resumption) (err error) 
 	return a.execute(ctx, execution{pipeline: p, folder: folder, file: file, store: store, plugins: plugins, json: o.json, plain: o.plain})
 }
 
-// differences says in a line each what isn't as it was.
-func differences(what string, was, is map[string]string) []string {
-	var out []string
-	for name, sum := range was {
-		switch now, ok := is[name]; {
-		case !ok:
-			out = append(out, fmt.Sprintf("%s %s is gone", what, name))
-		case now != sum:
-			out = append(out, fmt.Sprintf("%s %s was %.12s, is %.12s", what, name, sum, now))
-		}
+// unchanged refuses to go on with a run on other files or plugins than those
+// that it was run with, unless they are accepted.
+func (a *App) unchanged(p *pipeline.Pipeline, folder *run.Folder, file *run.File, files, plugins map[string]string, o resumption) error {
+	c := changes{folder: folder, redact: a.redactor(p)}
+	if edited := c.edited(p); edited != "" {
+		fmt.Fprintf(a.Stderr, "%s: warning: %s\n", a.relative(p.Path), edited)
 	}
-	for name := range is {
-		if _, ok := was[name]; !ok {
-			out = append(out, fmt.Sprintf("%s %s is new", what, name))
-		}
+	changed, err := c.files(file.Files, files)
+	if err != nil {
+		return &exitError{exitInfra, err}
 	}
-	sort.Strings(out)
-	return out
+	changed = append(changed, differences("plugin", file.Plugins, plugins)...)
+	if len(changed) == 0 || o.accept {
+		return nil
+	}
+	return &exitError{exitUsage, fmt.Errorf("not resumed: what the run began with has changed:\n  %s\nundo the changes, or accept them: %s --accept-changes",
+		strings.Join(changed, "\n  "), o.command)}
 }

@@ -159,9 +159,10 @@ func (a *App) execute(ctx context.Context, x execution) (err error) {
 	if err != nil {
 		return &exitError{exitInfra, fmt.Errorf("find own binary: %w", err)}
 	}
+	secrets := a.redactor(x.pipeline)
 	e, err := engine.New(ctx, engine.Options{
 		Pipeline: x.pipeline, Folder: x.folder, File: x.file, Events: events, Store: x.store, Plugins: x.plugins, Log: a.log, Self: self,
-		Redact: a.redactor(x.pipeline), Telemetry: seen,
+		Redact: secrets, Telemetry: seen,
 		Gateway: a.gatewayOptions(),
 	})
 	if err != nil {
@@ -169,6 +170,9 @@ func (a *App) execute(ctx context.Context, x execution) (err error) {
 	}
 	defer closeAll(&err, e.Close)
 	if err := x.folder.WriteFile(x.file); err != nil {
+		return &exitError{exitInfra, err}
+	}
+	if err := x.folder.KeepInputs(x.file.Files, func(text []byte) []byte { out, _ := secrets.Bytes(text); return out }); err != nil {
 		return &exitError{exitInfra, err}
 	}
 	stopClock := show.tick()

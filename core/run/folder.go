@@ -40,7 +40,7 @@ var ErrInUse = errors.New("run folder is in use")
 // folders are those that a run folder begins with, files what a run may have
 // written before its run.json.
 var (
-	folders = []string{"trace", "artifacts", "work"}
+	folders = []string{"trace", "artifacts", "work", inputs}
 	files   = []string{"events.jsonl", "gateway.json", "lock"}
 )
 
