@@ -105,26 +105,6 @@ func dictItems(d *Dict, _ *call) (Value, error) {
 	return out, nil
 }
 
-var listMethods = map[string]method[*List]{
-	"index": func(l *List, c *call) (Value, error) {
-		for i, item := range l.Items {
-			if equal(item, at(c.list, 0)) {
-				return integer(i), nil
-			}
-		}
-		return nil, errors.New("the value is not in the list")
-	},
-	"count": func(l *List, c *call) (Value, error) {
-		n := 0
-		for _, item := range l.Items {
-			if equal(item, at(c.list, 0)) {
-				n++
-			}
-		}
-		return integer(n), nil
-	},
-}
-
 var textMethods = map[string]method[Text]{
 	"strip":  func(t Text, c *call) (Value, error) { return t.trim(c.text(0, "chars", ""), true, true), nil },
 	"lstrip": func(t Text, c *call) (Value, error) { return t.trim(c.text(0, "chars", ""), true, false), nil },

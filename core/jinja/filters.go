@@ -57,14 +57,26 @@ func onItems(f func(items []Value, c *call) (Value, error)) filter {
 	}
 }
 
+// onSome is onItems of a filter that makes nothing of what is empty, none and
+// false among it.
+func onSome(f func(items []Value, c *call) (Value, error)) filter {
+	return func(v Value, c *call) (Value, error) {
+		if !truth(v) {
+			return f(nil, c)
+		}
+		return onItems(f)(v, c)
+	}
+}
+
 // filterTable is the filters by name.
 func filterTable() map[string]filter {
 	f := map[string]filter{
-		"tojson":  toJSON,
-		"default": defaultValue,
-		"length":  length,
-		"string":  onText(func(t Text, _ *call) (Value, error) { return t, nil }),
-		"safe":    func(v Value, _ *call) (Value, error) { return v, nil },
+		"tojson":    toJSON,
+		"from_json": fromJSON,
+		"default":   defaultValue,
+		"length":    length,
+		"string":    onText(func(t Text, _ *call) (Value, error) { return t, nil }),
+		"safe":      func(v Value, _ *call) (Value, error) { return v, nil },
 		"trim": onText(func(t Text, c *call) (Value, error) {
 			return t.trim(c.text(0, "chars", ""), true, true), nil
 		}),
@@ -86,11 +98,11 @@ func filterTable() map[string]filter {
 		"join":       onItems(join),
 		"unique":     onItems(unique),
 		"sort":       onItems(sorted),
-		"map":        onItems(mapped),
-		"select":     onItems(func(items []Value, c *call) (Value, error) { return selected(items, c, false, true) }),
-		"reject":     onItems(func(items []Value, c *call) (Value, error) { return selected(items, c, false, false) }),
-		"selectattr": onItems(func(items []Value, c *call) (Value, error) { return selected(items, c, true, true) }),
-		"rejectattr": onItems(func(items []Value, c *call) (Value, error) { return selected(items, c, true, false) }),
+		"map":        onSome(mapped),
+		"select":     onSome(func(items []Value, c *call) (Value, error) { return selected(items, c, false, true) }),
+		"reject":     onSome(func(items []Value, c *call) (Value, error) { return selected(items, c, false, false) }),
+		"selectattr": onSome(func(items []Value, c *call) (Value, error) { return selected(items, c, true, true) }),
+		"rejectattr": onSome(func(items []Value, c *call) (Value, error) { return selected(items, c, true, false) }),
 		"sum":        onItems(sum),
 		"min":        onItems(func(items []Value, _ *call) (Value, error) { return extreme(items, -1) }),
 		"max":        onItems(func(items []Value, _ *call) (Value, error) { return extreme(items, 1) }),

@@ -209,6 +209,52 @@ func TestKeysThatAreNumbers(t *testing.T) {
 	assert.Equal(t, `513=128;2049=512;128 False 0 None True False {1: {2: 3}} {"1": 2} [7]`, out.String())
 }
 
+// Lists that templates keep queues in. Changes show through every name of a
+// list, and neither in a loop over it nor in a copy.
+func TestListsThatChange(t *testing.T) {
+	for source, want := range map[string]string{
+		"{% set q = namespace(ids=[]) %}{% for n in 'abc' %}{% set _ = q.ids.append(n) %}{% endfor %}{{ q.ids.pop(0) }}{{ q.ids.pop() }}{{ q.ids }}":                   "ac['b']",
+		"{% set l = [1, 2] %}{% set m = l %}{% set c = l|list %}{% set _ = l.extend([3]) %}{% set _ = c.append(4) %}{% set _ = m.insert(0, 0) %}{{ l }}{{ m }}{{ c }}": "[0, 1, 2, 3][0, 1, 2, 3][1, 2, 4]",
+		"{% set l = [1, 2] %}{% for x in l %}{% set _ = l.append(x) %}{{ x }}{% endfor %}{{ l|length }}":                                                               "124",
+		"{% set l = [3] %}{% set _ = l.insert(-5, 1) %}{% set _ = l.insert(9, 4) %}{% set _ = l.insert(-1, 2) %}{{ l }}{{ l.pop(-2) }}":                                "[1, 3, 2, 4]2",
+	} {
+		c, err := Compile("t", source)
+		require.NoError(t, err, source)
+		out, err := c.Run(t.Context(), Options{})
+		require.NoError(t, err, source)
+		assert.Equal(t, want, out.String(), source)
+	}
+}
+
+// What is read from JSON is from where its text is from.
+func TestFromJSON(t *testing.T) {
+	c, err := Compile("t", `{% set d = a|from_json %}{{ d.k }}|{{ d.l }}|{{ d|tojson }}|{{ ('{"t": "' + u + '!"}')|from_json }}{% for k, v in d.items() %} {{ k }}{% endfor %} {{ '[]'|from_json is sequence }} {{ 'null'|from_json is none }}`)
+	require.NoError(t, err)
+	out, err := c.Run(t.Context(), Options{Vars: map[string]Value{"a": String(`{"k": "v\"é", "l": [1.50, true, null, {}], "k2": ""}`, 7), "u": String("x", 7)}})
+	require.NoError(t, err)
+	assert.Equal(t, `v"é|[1.50, True, None, {}]|{"k": "v\"é", "l": [1.50, true, null, {}], "k2": ""}|{'t': 'x!'} k l k2 True True`, out.String())
+	for _, piece := range []string{"v", "1.50", "x!", "k2"} {
+		found := false
+		out.Pieces(func(s string, from Source) { found = found || from == 7 && strings.Contains(s, piece) })
+		assert.True(t, found, piece)
+	}
+	for _, bad := range []string{"'{'", "'{} 1'", "1", "''", "'[1,]'"} {
+		c, err := Compile("t", "{{ "+bad+"|from_json }}")
+		require.NoError(t, err)
+		_, err = c.Run(t.Context(), Options{})
+		assert.ErrorContains(t, err, "from_json", bad)
+	}
+}
+
+// What is empty, none among it, has nothing to select from.
+func TestSelectFromNothing(t *testing.T) {
+	c, err := Compile("t", "{% for v in [none, false, '', [], {}, gone] %}{{ v|selectattr('a', 'equalto', 'b')|list }}{{ v|rejectattr('a')|list }}{{ v|select|list }}{{ v|reject|list }}{{ v|map(attribute='a')|list }}{% endfor %}")
+	require.NoError(t, err)
+	out, err := c.Run(t.Context(), Options{})
+	require.NoError(t, err)
+	assert.Equal(t, strings.Repeat("[]", 30), out.String())
+}
+
 // Real templates render as Python's Jinja renders them. testdata/models/README.md
 // says where they are from.
 func TestRealTemplates(t *testing.T) {
