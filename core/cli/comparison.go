@@ -22,7 +22,8 @@ type comparison struct {
 	changed  []string          // plugins that are not the run's
 	stages   map[string]*tally // by id, "" is the reward
 	order    []string
-	lines    [][4]string // rollout, stage, was, now
+	looped   map[string]bool // stages in loops
+	lines    [][4]string     // rollout, stage, was, now
 	unjudged []string
 	blind    int // rollouts whose workspace is gone
 }
@@ -46,6 +47,11 @@ func (c *comparison) begin(p *pipeline.Pipeline) {
 		}
 	})
 	c.order = append(c.order, "")
+	c.looped = map[string]bool{}
+	p.Each(func(s *pipeline.Stage) { c.looped[s.ID] = true })
+	for _, s := range p.Stages {
+		delete(c.looped, s.ID)
+	}
 	for _, text := range c.changed {
 		if strings.HasPrefix(text, "plugin judger/") {
 			fmt.Fprintf(c.app.Stderr, "since the run: %s\n", text)
@@ -98,7 +104,11 @@ func (c *comparison) count(r *trace.Replay) {
 		t.Changed++
 	}
 	if !r.Same || r.Error != "" && r.Stage != "" {
-		c.lines = append(c.lines, [4]string{r.Rollout, r.Stage, verdictText(r.Was, r.WasError), verdictText(r.Now, r.Error)})
+		stage := stageName(r.Stage)
+		if c.looped[r.Stage] {
+			stage = fmt.Sprintf("%s, round %d", stage, r.Round)
+		}
+		c.lines = append(c.lines, [4]string{r.Rollout, stage, verdictText(r.Was, r.WasError), verdictText(r.Now, r.Error)})
 	}
 	t.was, t.now = with(t.was, r.Was), with(t.now, r.Now)
 }
@@ -178,7 +188,7 @@ func (c *comparison) print(all []*tally) {
 	if len(c.lines) > 0 {
 		fmt.Fprintln(w, "ROLLOUT\tSTAGE\tWAS\tNOW")
 		for _, l := range c.lines {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", shown.Line(l[0]), stageName(l[1]), l[2], l[3])
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", shown.Line(l[0]), l[1], l[2], l[3])
 		}
 		fmt.Fprintln(w)
 	}

@@ -46,8 +46,9 @@ func (a *App) judgeReplay() *cobra.Command {
 			"compare. No agent and no program runs again: judges see what the run stored, and the workspace where the run kept\n" +
 			"it (`workspace: { keep: always }`). A judger with a `model` asks it again. The new verdicts are kept beside the old\n" +
 			"ones in the run's database, under an id of their own; nothing of the run is changed. `penstock trace show` shows them.\n" +
-			"In a loop the last pass is judged. With another pipeline, its stages that aren't judgers or converters must be\n" +
-			"stages of the run.\n\n" +
+			"In a loop each pass that the run took is judged, as its judge saw it: how many there are stays as it was, whatever\n" +
+			"the verdicts are now. Of environment variables and secrets only those have to be there that the judges need.\n" +
+			"With another pipeline, its stages that aren't judgers or converters must be stages of the run.\n\n" +
 			"Exit code 1 says that a judge erred now, or with --strict that a verdict or a reward is not what it was.",
 		Example: "  penstock judge replay runs/latest\n" +
 			"  penstock judge replay runs/latest --with other.yaml --stage answer\n" +
@@ -82,7 +83,7 @@ func (a *App) replay(ctx context.Context, dir string, f replayFlags) (err error)
 		if err != nil {
 			return err
 		}
-		e, err := a.judgeEngine(ctx, p, folder, store, plugins)
+		e, err := a.judgeEngine(ctx, p, folder, store, plugins, f.stages)
 		if err != nil {
 			return err
 		}
@@ -92,7 +93,7 @@ func (a *App) replay(ctx context.Context, dir string, f replayFlags) (err error)
 			show.changed = differences("plugin", file.Plugins, plugins.Digests())
 		}
 		show.begin(p)
-		if err := e.Replay(ctx, show.id, engine.ReplayOptions{Stages: f.stages, Tasks: f.tasks, Tell: show.tell}); err != nil {
+		if err := e.Replay(ctx, show.id, engine.ReplayOptions{Tasks: f.tasks, Tell: show.tell}); err != nil {
 			return &exitError{exitInfra, fmt.Errorf("judge %s again: %w", dir, err)}
 		}
 		return show.end(f.strict)
@@ -153,7 +154,7 @@ func (a *App) judgers(ctx context.Context, file *run.File, store *trace.Store, p
 			return nil, &exitError{exitUsage, fmt.Errorf("--task: the run has no task %s", id)}
 		}
 	}
-	o := pipeline.ParseOptions{Set: f.set, Samples: has.Samples, Env: os.LookupEnv, Sandbox: a.sandboxes(ctx), GivenTasks: given, Enable: features}
+	o := pipeline.ParseOptions{Set: f.set, Samples: has.Samples, Env: os.LookupEnv, Sandbox: a.sandboxes(ctx), GivenTasks: given, Enable: features, JudgeOnly: true, Judges: f.stages}
 	var parsed *pipeline.File
 	if f.with != "" {
 		parsed, err = pipeline.Parse(f.with, o)
@@ -204,7 +205,7 @@ func withSet(kept json.RawMessage, set []string) (json.RawMessage, error) {
 }
 
 // judgeEngine opens the judgers of a pipeline, and nothing else of it.
-func (a *App) judgeEngine(ctx context.Context, p *pipeline.Pipeline, folder *run.Folder, store *trace.Store, plugins *plugin.Registry) (*engine.Engine, error) {
+func (a *App) judgeEngine(ctx context.Context, p *pipeline.Pipeline, folder *run.Folder, store *trace.Store, plugins *plugin.Registry, stages []string) (*engine.Engine, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, &exitError{exitInfra, fmt.Errorf("find own binary: %w", err)}
@@ -216,7 +217,7 @@ func (a *App) judgeEngine(ctx context.Context, p *pipeline.Pipeline, folder *run
 	})
 	e, err := engine.New(ctx, engine.Options{
 		Pipeline: p, Folder: folder, File: &run.File{}, Events: events, Store: store, Plugins: plugins, Log: a.log, Self: self,
-		Redact: a.redactor(p), Gateway: a.gatewayOptions(), JudgeOnly: true,
+		Redact: a.redactor(p), Gateway: a.gatewayOptions(), JudgeOnly: true, Judges: stages,
 	})
 	if err != nil {
 		return nil, &exitError{exitInfra, err}

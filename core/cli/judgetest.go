@@ -67,7 +67,7 @@ func (a *App) tryCases(ctx context.Context, path, casesPath string, f judgeTestF
 		return err
 	}
 	defer closeAll(&err, func() error { return plugins.Close(context.WithoutCancel(ctx)) })
-	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, Env: os.LookupEnv, Sandbox: a.sandboxes(ctx), Enable: features})
+	parsed, err := pipeline.Parse(path, pipeline.ParseOptions{Set: f.set, Env: os.LookupEnv, Sandbox: a.sandboxes(ctx), Enable: features, JudgeOnly: true})
 	if parsed == nil {
 		return &exitError{exitUsage, err}
 	}
@@ -94,7 +94,7 @@ func (a *App) tryCases(ctx context.Context, path, casesPath string, f judgeTestF
 		return &exitError{exitInfra, err}
 	}
 	defer closeAll(&err, store.Close)
-	e, err := a.judgeEngine(ctx, p, folder, store, plugins)
+	e, err := a.judgeEngine(ctx, p, folder, store, plugins, nil)
 	if err != nil {
 		return err
 	}

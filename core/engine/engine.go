@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,8 +54,10 @@ type Options struct {
 	// Telemetry is told of sessions and calls; nil is none. It belongs to the
 	// caller, who also gives it the events.
 	Telemetry *telemetry.Telemetry
-	// JudgeOnly opens what judges need and nothing else: no agent will run.
+	// JudgeOnly opens what judges need and nothing else: no agent will run. With
+	// Judges only those stages judge.
 	JudgeOnly bool
+	Judges    []string
 	// Gateway holds the gateway's settings: address, limits, keep-alive.
 	Gateway gateway.Options
 }
@@ -161,10 +164,15 @@ func (e *Engine) open(ctx context.Context) error {
 // each calls f with the stages that this engine may run.
 func (e *Engine) each(f func(*pipeline.Stage)) {
 	e.Pipeline.Each(func(s *pipeline.Stage) {
-		if !e.JudgeOnly || s.Kind == component.Judger {
+		if !e.JudgeOnly || e.judges(s) {
 			f(s)
 		}
 	})
+}
+
+// judges says whether a stage is one of those that judge, where they alone run.
+func (e *Engine) judges(s *pipeline.Stage) bool {
+	return s.Kind == component.Judger && (len(e.Judges) == 0 || slices.Contains(e.Judges, s.ID))
 }
 
 // used are the models that stages name, in the order of the file.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/penstock-dev/penstock/core/agent"
@@ -172,7 +173,7 @@ func (r *rollout) verdictDir(s *pipeline.Stage, res *trace.StageResult) (string,
 	if r.replay == "" {
 		return r.Folder.Artifacts(r.state.ID, s.ID, res.Round, res.Try)
 	}
-	dir := r.Folder.Path("replays", r.replay, run.Escape(r.state.ID), run.Escape(s.ID))
+	dir := r.Folder.Path("replays", r.replay, run.Escape(r.state.ID), run.Escape(s.ID), strconv.Itoa(res.Round))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make the folder of a verdict: %w", err)
 	}

@@ -23,8 +23,7 @@ import (
 
 // ReplayOptions choose what is judged again.
 type ReplayOptions struct {
-	Stages []string // judger stages; none is all of them
-	Tasks  []string // none is all of them
+	Tasks []string // none is all of them
 	// Tell is called with what each rollout came to, when it is stored, in the
 	// order of the tasks and one call at a time.
 	Tell func(*Judgement) error
@@ -105,7 +104,7 @@ func (e *Engine) Replay(ctx context.Context, id string, o ReplayOptions) error {
 			if ctx.Err() != nil {
 				return
 			}
-			judged, err := e.replayTask(ctx, id, t, byTask[t.ID], o.Stages)
+			judged, err := e.replayTask(ctx, id, t, byTask[t.ID])
 			if err == nil {
 				err = told.of(turn, judged)
 			}
@@ -162,13 +161,15 @@ func (o *inTurn) of(turn int, judged []*Judgement) error {
 // replayed is a rollout that is judged again.
 type replayed struct {
 	*rollout
-	stored  map[string]*trace.StageResult // the last result of each stage
+	stored  map[visit]*trace.StageResult
+	steps   [][]step // for each stage of the pipeline what it had the rollout do
 	out     *Judgement
 	stopped bool // it got no further than this
 }
 
-// replayTask judges the samples of a task again, stage by stage.
-func (e *Engine) replayTask(ctx context.Context, id string, t pipeline.Task, samples []*trace.Rollout, only []string) ([]*Judgement, error) {
+// replayTask judges the samples of a task again, stage by stage: those of a
+// group together, all else of each sample on its own.
+func (e *Engine) replayTask(ctx context.Context, id string, t pipeline.Task, samples []*trace.Rollout) ([]*Judgement, error) {
 	var all []*replayed
 	for _, old := range samples {
 		a, err := e.restored(ctx, id, t, old)
@@ -177,22 +178,14 @@ func (e *Engine) replayTask(ctx context.Context, id string, t pipeline.Task, sam
 		}
 		all = append(all, a)
 	}
-	var flat []*pipeline.Stage
-	e.Pipeline.Each(func(s *pipeline.Stage) { flat = append(flat, s) })
-	for i, s := range flat {
-		chosen := s.Kind == component.Judger && (len(only) == 0 || slices.Contains(only, s.ID))
-		var judge []*replayed
-		for _, a := range all {
-			switch {
-			case a.stopped:
-			case !chosen:
-				a.pass(s)
-			default:
-				a.wentOn = a.worksNext(flat[i+1:])
-				judge = append(judge, a)
-			}
+	for i, s := range e.Pipeline.Stages {
+		var err error
+		if s.Group && e.judges(s) {
+			err = groupAgain(ctx, s, i, all)
+		} else {
+			err = atOnce(all, func(a *replayed) error { return a.through(ctx, i) })
 		}
-		if err := judgeAgain(ctx, s, judge); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -206,28 +199,102 @@ func (e *Engine) replayTask(ctx context.Context, id string, t pipeline.Task, sam
 	return out, nil
 }
 
+func atOnce(all []*replayed, f func(*replayed) error) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, a := range all {
+		wg.Go(func() { errs[i] = f(a) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
 // restored is a rollout as the store has it, before its first stage.
 func (e *Engine) restored(ctx context.Context, id string, t pipeline.Task, old *trace.Rollout) (*replayed, error) {
 	r := fresh(e, t, old.Sample)
 	r.state, r.replay, r.replayed = *old, id, time.Now()
 	r.state.Status, r.state.Error, r.state.Reward, r.state.Components = trace.Running, "", nil, nil
-	a := &replayed{rollout: r, stored: map[string]*trace.StageResult{}, out: &Judgement{Rollout: old.ID}}
+	a := &replayed{rollout: r, stored: map[visit]*trace.StageResult{}, out: &Judgement{Rollout: old.ID}}
 	done, err := e.Store.Stages(ctx, old.ID)
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range done {
-		if was := a.stored[d.Stage]; was == nil || was.Round < d.Round {
-			a.stored[d.Stage] = d
+		a.stored[visit{d.Stage, d.Round}] = d
+	}
+	for _, s := range e.Pipeline.Stages {
+		of, err := a.walked(nil, s)
+		if err != nil {
+			return nil, err
 		}
+		a.steps = append(a.steps, of)
 	}
 	return a, nil
 }
 
-// pass takes over what the store has of a stage. Where the rollout ended in it,
+// through takes the rollout through what the i-th stage had it do, and judges in
+// the stages that are chosen.
+func (a *replayed) through(ctx context.Context, i int) error {
+	for n, st := range a.steps[i] {
+		switch {
+		case a.stopped:
+			return nil
+		case !a.judges(st.stage):
+			a.pass(st)
+			continue
+		}
+		res := a.anew(st, a.worksNext(i, n))
+		if err := a.step(ctx, st.stage, res); err != nil {
+			return err
+		}
+		a.noted(st, res)
+	}
+	return nil
+}
+
+// groupAgain has the i-th stage judge those samples together that came to it.
+func groupAgain(ctx context.Context, s *pipeline.Stage, i int, all []*replayed) error {
+	var came []*replayed
+	var results []*trace.StageResult
+	var group []*member
+	for _, a := range all {
+		if a.stopped {
+			continue
+		}
+		res := a.anew(a.steps[i][0], a.worksNext(i, 0))
+		came, results = append(came, a), append(results, res)
+		if a.wanted(s, res) {
+			group = append(group, &member{rollout: a.rollout, res: res})
+		}
+	}
+	if len(group) > 0 {
+		slices.SortFunc(group, bySample)
+		if err := triesOfGroup(ctx, s, group); err != nil {
+			return err
+		}
+	}
+	for n, a := range came {
+		a.noted(a.steps[i][0], results[n])
+	}
+	return nil
+}
+
+// anew is the result of a step that is judged again, before it is. Next is the
+// snapshot of the workspace by those who went on in it, if any did.
+func (a *replayed) anew(st step, next string) *trace.StageResult {
+	res := &trace.StageResult{Rollout: a.state.ID, Stage: st.stage.ID, Round: st.visit.round}
+	if was := a.stored[st.visit]; was != nil {
+		res.Try = was.Try
+	}
+	a.wentOn = next
+	a.out.NoWorkspace = a.out.NoWorkspace || a.worked() && !a.kept()
+	return res
+}
+
+// pass takes over what the store has of a step. Where the rollout ended in it,
 // it goes no further here either.
-func (a *replayed) pass(s *pipeline.Stage) {
-	res := a.stored[s.ID]
+func (a *replayed) pass(st step) {
+	s, res := st.stage, a.stored[st.visit]
 	switch {
 	case s.Kind == component.Converter || s.Loop != nil && res == nil:
 	case res == nil && s.Kind == component.Judger: // of another pipeline
@@ -240,18 +307,6 @@ func (a *replayed) pass(s *pipeline.Stage) {
 	}
 }
 
-// worksNext is the stage after a judge that a program of it worked in, ""
-// if none did.
-func (a *replayed) worksNext(after []*pipeline.Stage) string {
-	for _, s := range after {
-		res := a.stored[s.ID]
-		if (s.Kind == component.Invoker || s.Kind == pipeline.KindRun) && res != nil && res.Status != "skipped" {
-			return s.ID
-		}
-	}
-	return ""
-}
-
 // kept says whether the run kept the rollout's workspace.
 func (r *rollout) kept() bool {
 	_, err := os.Stat(r.Folder.Work(r.state.ID))
@@ -261,59 +316,21 @@ func (r *rollout) kept() bool {
 // then is the snapshot of the workspace as it was when the judge of a replay
 // saw it, "" where that is the workspace itself.
 func (r *rollout) then(ws *agent.Workspace) string {
-	if r.wentOn == "" {
-		return ""
-	}
-	if name := snapshotOf(r.wentOn, 1); ws.HasSnapshot(name) {
-		return name
+	if r.wentOn != "" && ws.HasSnapshot(r.wentOn) {
+		return r.wentOn
 	}
 	return ""
 }
 
-// judgeAgain has a stage judge rollouts again: a group together, others at once.
-func judgeAgain(ctx context.Context, s *pipeline.Stage, all []*replayed) error {
-	results := make([]*trace.StageResult, len(all))
-	var group []*member
-	var wg sync.WaitGroup
-	errs := make([]error, len(all))
-	for i, a := range all {
-		res := &trace.StageResult{Rollout: a.state.ID, Stage: s.ID, Round: 1}
-		if was := a.stored[s.ID]; was != nil {
-			res.Round, res.Try = was.Round, was.Try
-		}
-		results[i] = res
-		a.out.NoWorkspace = a.out.NoWorkspace || a.worked() && !a.kept()
-		switch {
-		case !s.Group:
-			wg.Go(func() { errs[i] = a.step(ctx, s, res) })
-		case a.wanted(s, res):
-			group = append(group, &member{rollout: a.rollout, res: res})
-		}
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if len(group) > 0 {
-		slices.SortFunc(group, bySample)
-		if err := triesOfGroup(ctx, s, group); err != nil {
-			return err
-		}
-	}
-	for i, a := range all {
-		a.clean(results[i])
-		a.noted(s, results[i])
-	}
-	return nil
-}
-
 // noted keeps what a stage came to beside what the run has of it.
-func (a *replayed) noted(s *pipeline.Stage, res *trace.StageResult) {
+func (a *replayed) noted(st step, res *trace.StageResult) {
+	s := st.stage
+	a.clean(res)
 	n := &trace.Replay{
-		ID: a.replay, Rollout: a.state.ID, Task: a.state.Task, Stage: s.ID, Uses: s.Uses(), Attempt: res.Attempt, Session: res.Session,
-		Now: res.Output, Error: res.Error, Time: time.Now().UTC(),
+		ID: a.replay, Rollout: a.state.ID, Task: a.state.Task, Stage: s.ID, Round: res.Round, Uses: s.Uses(), Attempt: res.Attempt,
+		Session: res.Session, Now: res.Output, Error: res.Error, Time: time.Now().UTC(),
 	}
-	if was := a.stored[s.ID]; was != nil {
+	if was := a.stored[st.visit]; was != nil {
 		n.Was, n.WasError = was.Output, was.Error
 	}
 	n.Same = alike(n.Was, n.Now) && (n.WasError == "") == (n.Error == "")

@@ -43,7 +43,7 @@ type rollout struct {
 	waits   string          // why its group can't come together, if it waits for that
 	seat    *seat           // among the rollouts in flight
 	replay  string          // the id of the replay, if it is only judged again
-	wentOn  string          // in a replay: the stage that went on in the workspace
+	wentOn  string          // in a replay: the snapshot of the workspace by who went on in it
 	// replayed is when the replay began.
 	replayed time.Time
 	// made gives what judges see of a rollout that never ran, its workspace

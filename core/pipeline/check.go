@@ -330,7 +330,7 @@ func (c *check) workspace() {
 	for _, p := range c.flat {
 		sc.later[p.stage.ID] = true
 	}
-	if !strings.Contains(from.Value, opening) {
+	if !strings.Contains(from.Value, opening) && !f.aside[from] {
 		f.exists(from, f.abs(f.resolve(from, from.Value)), true)
 	}
 	b := &builder{c: c, sc: sc, key: "workspace", d: component.Descriptor{Kind: "the", Name: "workspace"}, ok: true}

@@ -24,6 +24,8 @@ type File struct {
 	// as wrong.
 	origin map[*yaml.Node]*source
 	bad    map[*yaml.Node]bool
+	// aside holds what the judgers of a file that only judges don't need.
+	aside map[*yaml.Node]bool
 	// meant are, by object, the keys that an unknown one likely stands for:
 	// they are not reported as missing.
 	meant   map[*yaml.Node]map[string]bool
@@ -87,6 +89,9 @@ func ParseSource(path string, src []byte, o ParseOptions) (*File, error) {
 	}
 	for _, arg := range o.Set {
 		f.applySet(f.root, arg, f.tables)
+	}
+	if o.JudgeOnly {
+		f.setAside()
 	}
 	d := &decoder{f: f, enabled: f.enabled}
 	d.check(f.root, f.tables.file, "pipeline")

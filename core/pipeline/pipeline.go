@@ -328,6 +328,11 @@ type ParseOptions struct {
 	// Enable names features of the file's language that are known to the
 	// decoder and refused unless named here; see Features.
 	Enable []string
+	// JudgeOnly says that only judgers will run, and of them those whose stages
+	// Judges names if it names any. What the others need from outside of the
+	// file, such as ${env:}, may be missing.
+	JudgeOnly bool
+	Judges    []string
 	// NoStages allows a file without stages and tasks: one whose models alone
 	// are served.
 	NoStages bool

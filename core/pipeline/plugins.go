@@ -161,7 +161,7 @@ func (f *File) argv(n *yaml.Node) []string {
 // exists reports a file or folder that isn't there.
 func (f *File) exists(n *yaml.Node, path string, folder bool) bool {
 	if reference.MatchString(path) {
-		return f.opts.NoEnv // else it was reported
+		return f.unseen(n) // else it was reported
 	}
 	info, err := os.Stat(path)
 	what := "file"

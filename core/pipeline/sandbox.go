@@ -42,6 +42,9 @@ func (c *check) sandboxOf(n *yaml.Node) Sandbox {
 		}
 	}
 	name := f.resolve(at, at.Value)
+	if reference.MatchString(name) {
+		return b // it was reported, or isn't known without the environment
+	}
 	if !contains(Sandboxes, name) {
 		f.errorf(f.at(at), "sandbox", suggest("sandboxes: ", name, Sandboxes), "there is no sandbox '%s'", name)
 		return b
@@ -51,7 +54,7 @@ func (c *check) sandboxOf(n *yaml.Node) Sandbox {
 		return b
 	}
 	b.Use = name
-	if f.opts.Sandbox != nil && !f.opts.NoEnv {
+	if f.opts.Sandbox != nil && !f.unseen(at) {
 		if err := f.opts.Sandbox(name); err != nil {
 			f.errorf(f.at(at), "sandbox", "use auto to take the strongest that holds here; penstock doctor shows them", "%s", strings.TrimPrefix(err.Error(), "sandbox: "))
 		}
@@ -63,7 +66,7 @@ func (c *check) sandboxOf(n *yaml.Node) Sandbox {
 // the file is checked apart from the machine that it is for.
 func (c *check) paths(n *yaml.Node, name string) []string {
 	list := c.f.get(n, name)
-	if list == nil || c.f.opts.NoEnv {
+	if list == nil || c.f.unseen(list) {
 		return nil
 	}
 	var out []string

@@ -121,7 +121,7 @@ func (f *File) resolve(n *yaml.Node, s string) string {
 		m := reference.FindStringSubmatch(ref)
 		value, hint, err := f.referenced(m[1], m[2])
 		if err != nil {
-			if !f.opts.NoEnv {
+			if !f.unseen(n) {
 				p := f.at(n)
 				if i := strings.Index(n.Value, ref); i >= 0 {
 					p = f.within(n, utf8.RuneCountInString(n.Value[:i]))

@@ -13,6 +13,7 @@ type Replay struct {
 	Rollout string `json:"rollout"`
 	Task    string `json:"task"`
 	Stage   string `json:"stage,omitempty"` // "" is the rollout's reward
+	Round   int    `json:"round,omitempty"` // of the stage, which has several in a loop
 	Uses    string `json:"uses,omitempty"`  // the judger
 	Attempt string `json:"attempt,omitempty"`
 	Session string `json:"session,omitempty"` // in which the judger asked its model
@@ -28,7 +29,7 @@ type Replay struct {
 }
 
 // PutReplays adds what judging again came to. What is there already under the
-// same id, rollout and stage is an error: nothing is written over.
+// same id, rollout, stage and round is an error: nothing is written over.
 func (s *Store) PutReplays(ctx context.Context, all []*Replay) error {
 	bodies := make([][]byte, len(all))
 	for i, r := range all {
@@ -39,7 +40,7 @@ func (s *Store) PutReplays(ctx context.Context, all []*Replay) error {
 	}
 	err := s.write(ctx, func(t *tx) error {
 		for i, r := range all {
-			if _, err := t.exec("INSERT INTO replays (id, rollout, stage, body) VALUES (?, ?, ?, ?)", r.ID, r.Rollout, r.Stage, bodies[i]); err != nil {
+			if _, err := t.exec("INSERT INTO replays (id, rollout, stage, round, body) VALUES (?, ?, ?, ?, ?)", r.ID, r.Rollout, r.Stage, r.Round, bodies[i]); err != nil {
 				return err
 			}
 		}

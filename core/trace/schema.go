@@ -8,8 +8,8 @@ import (
 
 // migrations brings a store from each schema version to the next; the version
 // is how many have run. Only ever append: stores of all versions exist. One that
-// is open for reading stays as it is, so that what reads a table which came later
-// than the first version says since when it is there.
+// is open for reading stays as it is: what reads a table that came later says
+// since when it is there, and every version has the columns that are read.
 var migrations = []string{
 	`
 CREATE TABLE meta (
@@ -113,6 +113,21 @@ CREATE TABLE replays (
 	body BLOB NOT NULL,
 	UNIQUE (id, rollout, stage)
 );
+CREATE INDEX replays_rollout ON replays (rollout);
+`,
+	`
+-- Each pass of a loop has verdicts of its own.
+CREATE TABLE replays_by_round (
+	id TEXT NOT NULL,
+	rollout TEXT NOT NULL,
+	stage TEXT NOT NULL,
+	round INTEGER NOT NULL,
+	body BLOB NOT NULL,
+	UNIQUE (id, rollout, stage, round)
+);
+INSERT INTO replays_by_round SELECT id, rollout, stage, 0, body FROM replays ORDER BY rowid;
+DROP TABLE replays;
+ALTER TABLE replays_by_round RENAME TO replays;
 CREATE INDEX replays_rollout ON replays (rollout);
 `,
 }

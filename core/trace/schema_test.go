@@ -23,7 +23,18 @@ func older(t *testing.T, v int) string {
 	require.NoError(t, s.PutSession(ctx, &Session{ID: "s-1", Rollout: ro.ID, Stage: "solve", Round: 1, Try: 1}))
 	require.NoError(t, s.PutCall(ctx, talk("s-1", 1)))
 	if v >= withReplays {
-		require.NoError(t, s.PutReplays(ctx, []*Replay{{ID: "j-1", Rollout: ro.ID, Stage: "answer"}, {ID: "j-1", Rollout: ro.ID}}))
+		require.NoError(t, s.write(ctx, func(t *tx) error {
+			for _, r := range []*Replay{{ID: "j-1", Rollout: ro.ID, Stage: "answer"}, {ID: "j-1", Rollout: ro.ID}} {
+				body, err := encode(r)
+				if err != nil {
+					return err
+				}
+				if _, err := t.exec("INSERT INTO replays (id, rollout, stage, body) VALUES (?, ?, ?, ?)", r.ID, r.Rollout, r.Stage, body); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
 	}
 	require.NoError(t, s.Close())
 	return path

@@ -91,7 +91,11 @@ func (v *view) showRollout(ctx context.Context, r *trace.Rollout, asJSON bool) e
 		v.edits(row.Edits)
 	}
 	for _, again := range replays {
-		fmt.Fprintf(v.out, "judged again as %s, %s: %s %s\n", again.ID, cmp.Or(again.Stage, "reward"), again.Now, again.Error)
+		round := ""
+		if again.Round > 0 {
+			round = fmt.Sprintf(", round %d", again.Round)
+		}
+		fmt.Fprintf(v.out, "judged again as %s, %s%s: %s %s\n", again.ID, cmp.Or(again.Stage, "reward"), round, again.Now, again.Error)
 	}
 	return v.lsCalls(ctx, r.ID, false)
 }
