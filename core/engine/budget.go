@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/penstock-dev/penstock/core/gateway"
@@ -25,7 +26,12 @@ type used struct {
 // usedOf reads what the tries of a stage have used so far in one pass.
 func (r *rollout) usedOf(ctx context.Context, s *pipeline.Stage, round int) (used, error) {
 	var u used
-	if s.Model == "" || s.Budget == (pipeline.Budget{}) {
+	if s.Model == "" {
+		t := r.state.Tried[pass(s, round)]
+		u.USD, u.wall = t.USD, time.Duration(t.Seconds*float64(time.Second))
+		return u, nil
+	}
+	if s.Budget == (pipeline.Budget{}) {
 		return u, nil
 	}
 	since := r.replayed // what the run itself used is no part of a replay
@@ -45,6 +51,25 @@ func (r *rollout) usedOf(ctx context.Context, s *pipeline.Stage, round int) (use
 		u.add(o, calls)
 	}
 	return u, nil
+}
+
+// pass names one pass of a stage.
+func pass(s *pipeline.Stage, round int) string { return s.ID + "/" + strconv.Itoa(round) }
+
+// tried keeps what a try of a stage used that asks no model through the
+// gateway, so that it has no session to read it from.
+func (r *rollout) tried(ctx context.Context, s *pipeline.Stage, round int, took time.Duration, usd float64) error {
+	if s.Model != "" || s.Budget == (pipeline.Budget{}) && !s.Direct {
+		return nil
+	}
+	if r.state.Tried == nil {
+		r.state.Tried = map[string]trace.Tried{}
+	}
+	t := r.state.Tried[pass(s, round)]
+	t.Seconds += took.Seconds()
+	t.USD += usd
+	r.state.Tried[pass(s, round)] = t
+	return r.Store.PutRollout(context.WithoutCancel(ctx), &r.state)
 }
 
 // add adds what one try used.

@@ -108,7 +108,8 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 	if v.used, err = v.begin(ctx, v.stage, res); err != nil {
 		return nil, invoker.InfraError, err
 	}
-	deadline := time.Now().Add(v.used.limit(v.stage))
+	began := time.Now()
+	deadline := began.Add(v.used.limit(v.stage))
 	if err := v.open(ctx, res, deadline); err != nil {
 		return nil, invoker.InfraError, err
 	}
@@ -118,7 +119,7 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 	}
 	if err != nil {
 		v.spent(nil)
-		return nil, invoker.InfraError, err
+		return nil, invoker.InfraError, errors.Join(err, v.tried(ctx, v.stage, res.Round, time.Since(began), 0))
 	}
 	if err := v.artifacts(res); err != nil {
 		v.warn(v.stage.ID, err.Error())
@@ -127,14 +128,17 @@ func (v *invocation) run(ctx context.Context, res *trace.StageResult) (*invoker.
 	if v.session == nil && result != nil && result.Usage != nil {
 		v.state.Usage = v.state.Usage.Add(*result.Usage)
 	}
-	v.spent(result)
+	c := v.spent(result)
+	if e := v.tried(ctx, v.stage, res.Round, time.Since(began), c.USD); e != nil {
+		return nil, invoker.InfraError, &storeError{e}
+	}
 	return result, status, err
 }
 
 // spent adds what this try cost to the rollout, and makes it the result's. What
 // the gateway counted comes before what the program says of itself, which is an
 // estimate.
-func (v *invocation) spent(result *invoker.Result) {
+func (v *invocation) spent(result *invoker.Result) cost.Cost {
 	var c cost.Cost
 	if v.session != nil {
 		c = v.session.Stats().Cost
@@ -148,6 +152,7 @@ func (v *invocation) spent(result *invoker.Result) {
 		result.Cost = c.Amount()
 	}
 	v.pay(c)
+	return c
 }
 
 // pay adds a cost to the rollout's.
@@ -216,6 +221,9 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 	request := &invoker.PlanRequest{Input: input, Task: v.task.Data, Session: invoker.Session{
 		ID: run.NewID("s"), Workspace: v.ws.Path(), Home: v.home, Deadline: deadline, OutputSchema: v.stage.Output,
 	}}
+	if v.stage.Direct {
+		request.Session.SpentUSD = v.used.USD
+	}
 	if v.session != nil {
 		request.Session.ID, request.Session.Token = v.session.ID(), v.session.Token()
 		request.Session.BaseURL, request.Session.Model = v.session.Root(), v.models[v.stage.Model].ServeAs

@@ -220,6 +220,9 @@ type Rollout struct {
 	CostBasis  string             `json:"cost_basis,omitempty"` // billed, estimated, unknown
 	// Loops hold, by loop, what people granted it beyond the file.
 	Loops map[string]LoopGrant `json:"loops,omitempty"`
+	// Tried is what tries of stages used that ask no model through the gateway,
+	// by stage and pass, such as ask/1. That of others is in their sessions.
+	Tried map[string]Tried `json:"tried,omitempty"`
 	// Abandoned says that a person gave a parked rollout up: it is cancelled
 	// for good.
 	Abandoned bool      `json:"abandoned,omitempty"`
@@ -228,6 +231,12 @@ type Rollout struct {
 	// Seconds is how long it ran: of a rollout that was gone on with, the sum
 	// of its parts without the pauses between.
 	Seconds float64 `json:"seconds"`
+}
+
+// Tried is what the tries of one stage in one pass used.
+type Tried struct {
+	Seconds float64 `json:"seconds"`
+	USD     float64 `json:"usd,omitempty"` // as far as it is known
 }
 
 // LoopGrant is what a person granted a loop that was parked: More passes on

@@ -31,6 +31,9 @@ type Session struct {
 	// OutputSchema is the JSON Schema that the final text must fit, where the
 	// file gives one: for programs that can be held to it.
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	// SpentUSD is what earlier tries of the stage cost in US dollars, by what
+	// Result said of them, where the program reaches its model by itself.
+	SpentUSD float64 `json:"spent_usd,omitempty"`
 }
 
 // Output says how the program writes its standard output.

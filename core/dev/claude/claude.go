@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -159,13 +160,17 @@ func print(out io.Writer, args []string, prompt, reply string) error {
 			tools = append(tools, t)
 		}
 	}
+	cost := float64(len(prompt)+len(reply)) / 1e6
 	result := line{
 		"type": "result", "subtype": "success", "is_error": false, "result": reply, "num_turns": 1,
 		"stop_reason": "end_turn", "terminal_reason": "completed", "api_error_status": nil, "permission_denials": []string{},
-		"total_cost_usd": float64(len(prompt)+len(reply)) / 1e6,
+		"total_cost_usd": cost,
 		"usage":          line{"input_tokens": len(prompt), "output_tokens": len(reply), "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0},
 	}
-	if value(args, "--json-schema") != "" {
+	if most, err := strconv.ParseFloat(value(args, "--max-budget-usd"), 64); err == nil && cost >= most { // looked at after a turn
+		result["subtype"], result["is_error"], result["errors"] = "error_max_budget_usd", true, []string{fmt.Sprintf("Reached maximum budget ($%g)", most)}
+		delete(result, "result")
+	} else if value(args, "--json-schema") != "" {
 		tools = append(tools, structured)
 		if json.Valid([]byte(reply)) {
 			result["structured_output"], result["num_turns"] = json.RawMessage(reply), 2

@@ -42,7 +42,7 @@ type Config struct {
 	Command  schema.Argv `json:"command,omitempty" desc:"subscription: the program and its arguments, or the program alone; a relative path starts at the folder of the pipeline file; default claude"`
 	Tools    []string    `json:"tools,omitempty" desc:"subscription: the program's own tools, exactly; default none"`
 	MaxTurns int         `json:"max_turns,omitempty" desc:"subscription: most replies of the model; default 1, or 2 where output has a schema"`
-	MaxUSD   float64     `json:"max_usd,omitempty" desc:"subscription: the program ends when what it used would cost more, by its own estimate in US dollars"`
+	MaxUSD   float64     `json:"max_usd,omitempty" desc:"subscription: the program ends when what all tries of the stage used would cost more, by its own estimate in US dollars"`
 }
 
 // Input is what `with:` gives for each rollout.

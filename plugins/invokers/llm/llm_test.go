@@ -2,6 +2,7 @@ package llm
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -74,7 +75,10 @@ func TestR1_OneSignatureInEveryMode(t *testing.T) {
 		p, err := l.Plan(t.Context(), &invoker.PlanRequest{Input: json.RawMessage(`{"prompt":"6*7?"}`), Session: invoker.Session{Model: "policy"}})
 		require.NoError(t, err, mode)
 		assert.Equal(t, mode == Subscription, p.Call == nil, mode)
-		r, err := l.Result(t.Context(), &invoker.ResultRequest{Stdout: stdout})
+		first, _, _ := strings.Cut(stdout, "\n")
+		line, err := l.(invoker.Liner).Line(t.Context(), &invoker.LineRequest{Line: first})
+		require.NoError(t, err, mode)
+		r, err := l.Result(t.Context(), &invoker.ResultRequest{State: line.State, Stdout: stdout})
 		require.NoError(t, err, mode)
 		assert.Equal(t, "42", r.Text, mode)
 		assert.Equal(t, invoker.OK, r.ExitStatus, mode)
@@ -123,6 +127,11 @@ func TestR9_DefaultsAreOverridable(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"node", "cli.js", "-p"}, p.Argv[:3])
 	assert.Equal(t, []string{"--tools", "Read,Grep", "--system-prompt=", "--max-turns", "5", "--max-budget-usd", "0.25"}, p.Argv[len(p.Argv)-7:])
+	p, err = l.Plan(t.Context(), &invoker.PlanRequest{Input: json.RawMessage(`{"prompt":"6*7?"}`), Session: invoker.Session{SpentUSD: 0.125}})
+	require.NoError(t, err)
+	assert.Equal(t, "0.125", p.Argv[len(p.Argv)-1], "all tries share max_usd")
+	_, err = l.Plan(t.Context(), &invoker.PlanRequest{Input: json.RawMessage(`{"prompt":"6*7?"}`), Session: invoker.Session{SpentUSD: 0.25}})
+	assert.ErrorContains(t, err, "earlier tries used up max_usd: 0.25 of 0.25 USD")
 	assert.Equal(t, "http://127.0.0.1:1", p.Env["ANTHROPIC_BASE_URL"])
 
 	cfg = subscribed()

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -62,7 +63,11 @@ func (s subscription) plan(r *invoker.PlanRequest, in Input) (*invoker.Plan, err
 	}
 	argv = append(argv, "--max-turns", strconv.Itoa(turns))
 	if s.cfg.MaxUSD > 0 {
-		argv = append(argv, "--max-budget-usd", strconv.FormatFloat(s.cfg.MaxUSD, 'f', -1, 64))
+		left := s.cfg.MaxUSD - r.Session.SpentUSD
+		if left <= 0 {
+			return nil, fmt.Errorf("earlier tries used up max_usd: %g of %g USD", r.Session.SpentUSD, s.cfg.MaxUSD)
+		}
+		argv = append(argv, "--max-budget-usd", strconv.FormatFloat(left, 'f', -1, 64))
 	}
 	env := map[string]string{
 		tokenVariable: s.cfg.Token, "IS_SANDBOX": "1", "ENABLE_TOOL_SEARCH": "false", "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",

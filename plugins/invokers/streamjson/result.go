@@ -66,6 +66,8 @@ func Answer(r *invoker.ResultRequest) *invoker.Result {
 	line, _ := last(r.Stdout)
 	switch {
 	case out.ExitStatus != invoker.OK:
+	case len(r.State) == 0:
+		out.ExitStatus, out.Error = invoker.InfraError, "the program answered, but never said what tools it has: it printed no system/init line"
 	case line.StopReason == "max_tokens":
 		out.ExitStatus, out.Error = invoker.AgentError, "the reply was cut at its most tokens"
 	case line.StopReason == "refusal":

@@ -238,7 +238,7 @@ func TestR13_NothingUsableIsNoAnswer(t *testing.T) {
 		`"is_error":false,"result":" "`:                                  "holds no text",
 		`"is_error":true,"subtype":"error_max_turns","errors":["turns"]`: "turns",
 	} {
-		r := Answer(&invoker.ResultRequest{Stdout: said + `{"type":"result",` + fields + spent})
+		r := Answer(&invoker.ResultRequest{State: ready, Stdout: said + `{"type":"result",` + fields + spent})
 		assert.Empty(t, r.Text, fields)
 		assert.NotEqual(t, invoker.OK, r.ExitStatus, fields)
 		assert.Contains(t, r.Error, want, fields)
@@ -246,7 +246,12 @@ func TestR13_NothingUsableIsNoAnswer(t *testing.T) {
 		assert.InDelta(t, 0.5, *r.Cost, 0)
 	}
 	assert.Empty(t, Answer(&invoker.ResultRequest{Exit: 1, Stdout: said}).Text)
-	assert.Equal(t, "42", Answer(&invoker.ResultRequest{Stdout: `{"type":"result","is_error":false,"result":"42","stop_reason":"end_turn"}`}).Text)
+	const answer = `{"type":"result","is_error":false,"result":"42","stop_reason":"end_turn"}`
+	assert.Equal(t, "42", Answer(&invoker.ResultRequest{State: ready, Stdout: answer}).Text)
+	unseen := Answer(&invoker.ResultRequest{Stdout: answer}) // its tools aren't known
+	assert.Empty(t, unseen.Text)
+	assert.Equal(t, invoker.InfraError, unseen.ExitStatus)
+	assert.Contains(t, unseen.Error, "no system/init line")
 }
 
 func TestStderrIsCut(t *testing.T) {
