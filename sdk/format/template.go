@@ -129,6 +129,7 @@ var templateFuncs = template.FuncMap{
 	"gemmaTool":  gemmaTool,
 	"kimiTools":  kimiTools,
 	"quote":      func(s string) string { return stringValue(s).JSON() },
+	"json":       jsonOrText,
 }
 
 // trimAny keeps the source of what it trims.
@@ -140,6 +141,14 @@ func trimAny(v any) any {
 		return strings.TrimSpace(v)
 	}
 	return strings.TrimSpace(fmt.Sprint(v))
+}
+
+// jsonOrText is text that is JSON as JSON, and any other as a string of it.
+func jsonOrText(s string) string {
+	if v, err := ParseValue([]byte(s)); err == nil {
+		return v.JSON()
+	}
+	return stringValue(s).JSON()
 }
 
 // extra is the members of an object without those of the given keys.
