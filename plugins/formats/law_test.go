@@ -247,6 +247,21 @@ func TestTailForksWhereReasoningIsDropped(t *testing.T) {
 	}
 }
 
+// A prompt that closed the reasoning at once, for a model that isn't to think,
+// has a block that the history doesn't have; then the call forks as well.
+func TestTailForksWhereTheEmptyBlockIsDropped(t *testing.T) {
+	text := func(role chat.Role, s string) chat.Message {
+		return chat.Message{Role: role, Parts: []chat.Part{{Type: chat.Text, Text: s}}}
+	}
+	off := false
+	c := &chat.Conversation{Thinking: &off, Messages: []chat.Message{text(chat.User, "One?"), text(chat.Assistant, "Yes."), text(chat.User, "Two?")}}
+	for name, want := range map[string]string{"hermes": "template_moved", "qwen3p5": "template_moved", "gemma4": "template_moved", "glm47": "", "deepseek_v31": "", "qwen2p5": ""} {
+		r, err := open(t, name).Tail(t.Context(), &format.RenderRequest{Chat: c}, 1, format.EndedStop)
+		require.NoError(t, err)
+		assert.Equal(t, want, r.Unstable, name)
+	}
+}
+
 // A tail is asked for an assistant's message only.
 func TestTailOfNoAssistant(t *testing.T) {
 	c := &chat.Conversation{Messages: []chat.Message{{Role: chat.User}}}

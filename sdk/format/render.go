@@ -195,7 +195,8 @@ func (r *renderer) keeps(i, query int) bool {
 }
 
 // unstable says why what was sampled for message k isn't what is rendered now:
-// reasoning that was in the prompt, or in what was sampled, is dropped.
+// reasoning that was in the prompt, or in what was sampled, is dropped, or the
+// turn doesn't begin as the prompt did that it was sampled from.
 func (v *view) unstable(p *press, k int) (string, error) {
 	if v.r.spec.MovesWithQuery && v.query > k {
 		return "template_moved", nil
@@ -213,6 +214,27 @@ func (v *view) unstable(p *press, k int) (string, error) {
 		if opened || joinReasoning(m.Parts) != "" {
 			return "reasoning_dropped", nil
 		}
+	}
+	return v.moved(p, k)
+}
+
+// moved reports, as template_moved, that turn k is written without what the
+// prompt had behind the turn's opening, such as a block of reasoning that was
+// closed at once. Where the prompt opened reasoning, that is part of the turn.
+func (v *view) moved(p *press, k int) (string, error) {
+	begin, turn := &segmentWriter{press: p}, &segmentWriter{press: p}
+	v.standAt(k)
+	if err := v.r.execute(begin, pieceGenerate, v); err != nil {
+		return "", err
+	}
+	if v.r.opens(begin.segments) {
+		return "", nil
+	}
+	if err := v.r.execute(turn, pieceAssistant, v.assistant(k)); err != nil {
+		return "", err
+	}
+	if !strings.HasPrefix(Text(turn.segments), Text(begin.segments)) {
+		return "template_moved", nil
 	}
 	return "", nil
 }
