@@ -22,11 +22,13 @@ type check struct {
 	types   map[string]*Type // of schemas
 	p       *Pipeline
 	reads   []Read
-	used    map[string]bool // components, by kind/name
-	called  map[string]bool // models
-	ids     map[*yaml.Node]string
-	flat    []placed          // every stage, those within loops included
-	passed  map[string]string // why stages may be passed over, by id
+	// compared are the comparisons of all expressions with values of enums.
+	compared []comparison
+	used     map[string]bool // components, by kind/name
+	called   map[string]bool // models
+	ids      map[*yaml.Node]string
+	flat     []placed          // every stage, those within loops included
+	passed   map[string]string // why stages may be passed over, by id
 	// programWords are the texts that name a program.
 	programWords map[*yaml.Node]bool
 }

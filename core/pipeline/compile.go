@@ -129,6 +129,7 @@ func (c *check) compile(n *yaml.Node, s span, sc *scope, reader reader) (*Expr, 
 		fail(max(e.at, lead), e.code, e.hint, "%s", e.message)
 	}
 	c.note(reader, ck.reads, sc)
+	c.compared = append(c.compared, ck.compared...)
 	if len(ck.errs) > 0 {
 		return nil, nil
 	}

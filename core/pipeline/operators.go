@@ -83,15 +83,22 @@ func (c *checker) equality(n *ast.BinaryNode) *Type {
 		c.fail(n, "type", "", "%s is %s and %s is %s: they are never equal", show(n.Left), l.a(), show(n.Right), r.a())
 		return boolType
 	}
-	c.literal(l, n.Right)
-	c.literal(r, n.Left)
+	c.literal(l, n.Left, n.Right)
+	c.literal(r, n.Right, n.Left)
 	return boolType
 }
 
-// literal checks that a literal is one of the values of an enum.
-func (c *checker) literal(t *Type, n ast.Node) {
+// literal checks that a literal that value, of a type, is compared with is one
+// of the values of its enum.
+func (c *checker) literal(t *Type, value, n ast.Node) {
 	lit, ok := n.(*ast.StringNode)
-	if !ok || t.base != tString || !t.isEnum || contains(t.enum, lit.Value) {
+	if !ok || t.base != tString || !t.isEnum {
+		return
+	}
+	if path := pathOf(value); path != "" {
+		c.compared = append(c.compared, comparison{path, t.enum, lit.Value})
+	}
+	if contains(t.enum, lit.Value) {
 		return
 	}
 	hint := ""
@@ -122,10 +129,10 @@ func (c *checker) in(n *ast.BinaryNode) *Type {
 	}
 	if a, ok := n.Right.(*ast.ArrayNode); ok {
 		for _, item := range a.Nodes {
-			c.literal(l, item)
+			c.literal(l, n.Left, item)
 		}
 	} else if r.elem != nil {
-		c.literal(r.elem, n.Left)
+		c.literal(r.elem, n.Right, n.Left)
 	}
 	if e := r.elem; e != nil && l.base != tAny && e.base != tAny && e.base != tNull && l.base != e.base && !(numeric(l) && numeric(e)) {
 		c.fail(n, "type", "", "%s is %s and the list holds %s: it is never in it", show(n.Left), l.a(), e.a())

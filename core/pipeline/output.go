@@ -108,14 +108,15 @@ func (c *check) unread() {
 		declared := s.Output != nil
 		props := f.get(f.get(f.get(p.node, "output"), "schema"), "properties")
 		for _, field := range c.ownOutput(s) {
-			if field.Type.optional || c.isRead(s.ID, field.Name) {
+			blind := field.Name == "findings" && c.looped(s)
+			if field.Type.optional && !blind || c.isRead(s.ID, field.Name) {
 				continue
 			}
 			nobody[s.ID] = append(nobody[s.ID], field.Name)
 			switch k, _ := lookup(props, field.Name); {
-			case declared:
+			case declared && !field.Type.optional:
 				f.warnf(f.at(k), "unread", "read it in a later stage, or take it out of 'required'", "nothing reads %s.output.%s, though it is required", s.ID, field.Name)
-			case field.Name == "findings" && c.looped(s):
+			case blind:
 				f.warnf(f.at(f.get(p.node, "uses")), "unread", "tell them to a stage of the loop, such as in its prompt: ${{ "+s.ID+".output?.findings ?? [] | join('; ') }}",
 					"nothing reads %s.output.findings, so that the next pass would not know what to do better", s.ID)
 			}

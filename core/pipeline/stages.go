@@ -53,6 +53,7 @@ func (c *check) stages() {
 	c.reward(sc)
 	c.converters()
 	c.unread()
+	c.loops()
 }
 
 // body checks a list of stages. Each sees those before it.

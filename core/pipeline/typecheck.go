@@ -24,6 +24,16 @@ type checker struct {
 	known map[string]bool
 	short []bool // whether a ?. of the chain around may stop it
 	reads []string
+	// compared are the comparisons of enums with their values.
+	compared []comparison
+}
+
+// comparison is one of an enum at a path, such as review.output.verdict, with
+// one of its values.
+type comparison struct {
+	path  string
+	enum  []string
+	value string
 }
 
 func (c *checker) fail(n ast.Node, code, hint, format string, args ...any) *Type {
