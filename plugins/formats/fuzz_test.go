@@ -110,7 +110,7 @@ func checkParse(t *testing.T, name string, f format.Format, text string, seed ui
 var markupWords = map[string][]string{
 	"gemma4": {"thought"}, "functionary_v32": {">>>all", "all\n"}, "hunyuan_a13b": {"<answer>", "</answer>", "助手："},
 	"kimi_k3": {"<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"},
-	"ernie45": {"<response>", "</response>"},
+	"ernie45": {"<response>", "</response>"}, "granite3p3": {"<response>", "</response>"},
 }
 
 // checkCover holds that every byte that is neither whitespace nor a marker

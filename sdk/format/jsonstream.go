@@ -306,8 +306,8 @@ func (s *jsonStream) str(b []byte, i int, final bool, out *[]byte) int {
 				n = appendEscape(&fixed, b[i:i+n])
 			}
 			i += max(n, 1)
-		default:
-			s.fixed = true
+		default: // a double quote in single ones is Python's own
+			s.fixed = s.fixed || c != '"' || !s.python
 			if out != nil {
 				*out = appendQuoted(*out, b[i:i+1])
 			}

@@ -360,8 +360,10 @@ func (v *view) assistant(i int) messageView {
 	view := messageView{
 		view: v, Text: joinText(m.Parts, ""), Keep: v.r.keeps(i, v.query), LastTurn: i > v.query,
 	}
+	reasoning := joinReasoning(m.Parts)
+	view.Reasoned = reasoning != ""
 	if view.Keep {
-		view.Reasoning = joinReasoning(m.Parts)
+		view.Reasoning = reasoning
 	}
 	for n, p := range chat.Calls(m.Parts) {
 		call := callView{ID: v.id(p.ID), Name: p.Name, First: n == 0, Index: v.calls + n}

@@ -52,9 +52,10 @@ type messageView struct {
 	*view
 	Text      string
 	Reasoning string
-	// Keep says that reasoning of this message is rendered.
-	Keep  bool
-	Calls []callView
+	// Keep says that reasoning of this message is rendered; Reasoned that it has
+	// some, whether rendered or not.
+	Keep, Reasoned bool
+	Calls          []callView
 	// First and Last say that the neighbours are no tool results.
 	First, Last bool
 	// FirstTurn says that it is the first message of a user; LastTurn that it

@@ -71,6 +71,9 @@ func (v Value) appendLiteral(dst []byte) []byte {
 	return append(dst, v.Text()...)
 }
 
+// Python is a value as Python's repr writes it, strings in quotes too.
+func (v Value) Python() string { return string(v.appendRepr(nil)) }
+
 func (v Value) appendRepr(dst []byte) []byte {
 	switch v.kind {
 	case kindString:
