@@ -2,6 +2,9 @@ package pipeline
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -50,6 +53,7 @@ func (c *check) modelKey(n *yaml.Node, s *Stage, uses *yaml.Node, d *component.D
 	case given != nil && s.Kind != component.Invoker && !wants:
 		f.errorf(f.at(key), "model", "remove 'model'", "%s calls no model", d.ID())
 	}
+	c.modeSettings(n, d, mode)
 	if m := c.p.Models[s.Model]; m != nil && mode.Upstream != "" && m.Upstream.Kind != mode.Upstream {
 		f.errorf(f.at(at), "mode", fmt.Sprintf("give models.%s an 'upstream: { kind: %s, ... }', or name a model that has one", m.Name, mode.Upstream),
 			"'%s: %s' is not wired: the upstream of model '%s' is of kind %s", d.ModeKey, at.Value, m.Name, m.Upstream.Kind)
@@ -69,6 +73,33 @@ func (c *check) mode(n *yaml.Node, d *component.Descriptor) (m component.Mode, a
 		return m, nil
 	}
 	return d.Modes[c.f.resolve(at, at.Value)], at
+}
+
+// modeSettings holds the settings of a stage to its mode.
+func (c *check) modeSettings(n *yaml.Node, d *component.Descriptor, mode component.Mode) {
+	f := c.f
+	with := f.get(n, "with")
+	for _, name := range mode.Estimates {
+		if k, _ := lookup(with, name); k != nil {
+			f.warnf(f.at(k), "estimate", "bound what is really used: its turns in 'with', its time by 'timeout' or 'budget: { wall: ... }'",
+				"'%s' is held against what the program reckons its calls would cost: an estimate, of which nothing is billed", name)
+		}
+	}
+	output := f.get(n, "output")
+	if output == nil || f.get(output, "schema") == nil {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(mode.WithSchema)) {
+		least := mode.WithSchema[name]
+		v := f.get(with, name)
+		if v == nil {
+			continue
+		}
+		if given, err := strconv.Atoi(v.Value); err == nil && given > 0 && given < least {
+			f.errorf(f.at(v), "setting", "leave it out, or give at least "+strconv.Itoa(least),
+				"'%s' of %s: output that fits a schema takes at least %d, this is %d", name, d.ID(), least, given)
+		}
+	}
 }
 
 // refuseUnseen refuses bounds on what is not seen of a component that reaches a

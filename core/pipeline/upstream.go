@@ -64,7 +64,7 @@ func (c *check) upstream(model *yaml.Node) Upstream {
 func (c *check) server(n *yaml.Node, kind string) {
 	f := c.f
 	if key := f.get(n, "api_key"); key != nil {
-		c.secret(key, "a key")
+		c.key(key, "a key")
 	}
 	for _, name := range []string{"access_key_id", "secret_access_key", "session_token"} {
 		if v := f.get(n, name); v != nil {
@@ -74,7 +74,7 @@ func (c *check) server(n *yaml.Node, kind string) {
 	if headers := f.get(n, "headers"); headers != nil {
 		for i := 0; i+1 < len(headers.Content); i += 2 {
 			if secretHeader(headers.Content[i].Value) {
-				c.secret(headers.Content[i+1], "a secret header")
+				c.key(headers.Content[i+1], "a secret header")
 			}
 		}
 	}
@@ -94,8 +94,13 @@ func (c *check) server(n *yaml.Node, kind string) {
 			c.address(at)
 		}
 	}
-	if kind != "anthropic" && kind != "bedrock" && one == nil && (urls == nil || !f.bad[list] && len(list.Content) == 0) {
+	nowhere := one == nil && (urls == nil || !f.bad[list] && len(list.Content) == 0)
+	switch {
+	case kind == "bedrock" || !nowhere:
+	case kind != "anthropic":
 		f.errorf(f.at(n), "missing-key", "url: http://HOST:PORT", "an upstream of kind %s needs a 'url', or 'urls'", kind)
+	case !c.hasKey(n):
+		f.errorf(f.at(n), "missing-key", "api_key: ${env:ANTHROPIC_API_KEY}", "Anthropic's API needs an 'api_key', and none is taken from the environment unless the file names it")
 	}
 	for _, own := range ownKeys {
 		if k, _ := lookup(n, own.key); k != nil && !slices.Contains(own.kinds, kind) {
@@ -136,10 +141,36 @@ func (c *check) address(n *yaml.Node) {
 	}
 }
 
+// hasKey says whether a server is sent a key, or a header that holds one.
+func (c *check) hasKey(n *yaml.Node) bool {
+	if k, _ := lookup(n, "api_key"); k != nil {
+		return true
+	}
+	headers := c.f.get(n, "headers")
+	for i := 0; headers != nil && i+1 < len(headers.Content); i += 2 {
+		if secretHeader(headers.Content[i].Value) {
+			return true
+		}
+	}
+	return false
+}
+
 // secret holds a value to come from elsewhere.
 func (c *check) secret(v *yaml.Node, what string) {
 	if !wholeReference(v.Value) {
 		c.f.errorf(c.f.at(v), "secret", "write ${env:NAME} or ${file:PATH}", "%s doesn't belong in the file: it would be stored with each run", what)
+	}
+}
+
+// key holds a value to come from elsewhere, and to be something.
+func (c *check) key(v *yaml.Node, what string) {
+	c.secret(v, what)
+	f, ref := c.f, reference.FindStringSubmatch(v.Value)
+	if ref == nil {
+		return
+	}
+	if value, _, err := f.referenced(ref[1], ref[2]); err == nil && strings.TrimSpace(value) == "" && !f.unseen(v) {
+		f.errorf(f.at(v), "unset", "set it, or leave the setting out", "%s is empty: %s holds nothing", what, v.Value)
 	}
 }
 

@@ -71,6 +71,12 @@ type Mode struct {
 	Family string `json:"family,omitempty"`
 	// Upstream is the kind that the model's upstream has to be of.
 	Upstream string `json:"upstream,omitempty"`
+	// Estimates are settings that bound money by what the component itself
+	// reckons, and nobody is billed.
+	Estimates []string `json:"estimates,omitempty"`
+	// WithSchema are the least values of settings where the stage's output has a
+	// schema.
+	WithSchema map[string]int `json:"with_schema,omitempty"`
 }
 
 // Programs is what a judger wants that runs programs in the workspace: its stage

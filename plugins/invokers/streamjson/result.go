@@ -88,6 +88,9 @@ func failure(l *resultLine) (status, message string) {
 	if l.Result != nil && *l.Result != "" {
 		message = *l.Result
 	}
+	if l.Subtype == "error_max_budget_usd" {
+		message = strings.TrimPrefix(message+"; the program came to its bound of money, by its own estimate"+l.estimate(), "; ")
+	}
 	if message == "" {
 		message = strings.TrimSpace("the agent failed: " + l.Subtype + " " + l.TerminalReason)
 	}
@@ -100,6 +103,14 @@ func failure(l *resultLine) (status, message string) {
 		return invoker.InfraError, message
 	}
 	return invoker.AgentError, message
+}
+
+// estimate is the cost of a result line in words, "" if it has none.
+func (l *resultLine) estimate() string {
+	if c := l.cost(); c != nil {
+		return fmt.Sprintf(": %.2f USD", *c)
+	}
+	return ""
 }
 
 func infra(status int) bool {
