@@ -267,7 +267,7 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 	}
 	exit, err := v.runner.Run(ctx, spec)
 	if err != nil {
-		return nil, fmt.Errorf("start agent: %w%s", err, toInstall(err, v.plan.Install))
+		return nil, fmt.Errorf("start agent: %w%s", err, toInstall(err, v.plan))
 	}
 	// At the deadline the gateway breaks calls off, too, and a program may end
 	// on that before it is ended.
@@ -278,12 +278,16 @@ func (v *invocation) start(ctx context.Context, input json.RawMessage, deadline 
 }
 
 // toInstall says how a program that isn't there is got.
-func toInstall(err error, command string) string {
+func toInstall(err error, p *invoker.Plan) string {
 	var start *agent.StartError
-	if command == "" || !errors.As(err, &start) || start.Reason != agent.NotFound {
+	if p.Install == "" || !errors.As(err, &start) || start.Reason != agent.NotFound {
 		return ""
 	}
-	return "; install it with: " + command
+	how := "; install it with: " + p.Install
+	if p.StandIn != "" {
+		how += "; to try the pipeline out, " + p.StandIn + " stands in for it"
+	}
+	return how
 }
 
 // watch ends the program when it goes on after a call was over budget, or
@@ -347,7 +351,8 @@ func (v *invocation) line(ctx context.Context, line []byte) {
 	if v.stop != nil {
 		return
 	}
-	got, err := liner.Line(ctx, &invoker.LineRequest{State: v.lines, Line: string(line)})
+	// What is read of a program that was told to end is no other than before.
+	got, err := liner.Line(context.WithoutCancel(ctx), &invoker.LineRequest{State: v.lines, Line: string(line)})
 	if err != nil {
 		got.Stop = &invoker.Stop{ExitStatus: invoker.InfraError, Reason: fmt.Sprintf("read output: %v", err)}
 	}

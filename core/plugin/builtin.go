@@ -80,6 +80,14 @@ func (j builtinGroupJudger) JudgeGroup(ctx context.Context, r *judger.GroupReque
 	return j.group.JudgeGroup(ctx, r)
 }
 
+// ended says that the caller gave up before the call, as the other transports do.
+func (b builtin) ended(ctx context.Context, method string) error {
+	if err := ctx.Err(); err != nil {
+		return &Error{Plugin: b.key, Method: method, Reason: Cancelled, Message: err.Error(), Cause: err}
+	}
+	return nil
+}
+
 type builtinInvoker struct {
 	builtin
 	invoker.Invoker
@@ -88,12 +96,18 @@ type builtinInvoker struct {
 // Plan implements invoker.Invoker.
 func (i builtinInvoker) Plan(ctx context.Context, r *invoker.PlanRequest) (p *invoker.Plan, err error) {
 	defer i.catch(invoker.MethodPlan, &err)
+	if err := i.ended(ctx, invoker.MethodPlan); err != nil {
+		return nil, err
+	}
 	return i.Invoker.Plan(ctx, r)
 }
 
 // Result implements invoker.Invoker.
 func (i builtinInvoker) Result(ctx context.Context, r *invoker.ResultRequest) (out *invoker.Result, err error) {
 	defer i.catch(invoker.MethodResult, &err)
+	if err := i.ended(ctx, invoker.MethodResult); err != nil {
+		return nil, err
+	}
 	return i.Invoker.Result(ctx, r)
 }
 
@@ -105,6 +119,9 @@ type builtinLiner struct {
 // Line implements invoker.Liner.
 func (i builtinLiner) Line(ctx context.Context, r *invoker.LineRequest) (out invoker.LineResult, err error) {
 	defer i.catch(invoker.MethodLine, &err)
+	if err := i.ended(ctx, invoker.MethodLine); err != nil {
+		return out, err
+	}
 	return i.liner.Line(ctx, r)
 }
 

@@ -92,6 +92,9 @@ func (p *pool) run(ctx context.Context, g *guest, method string, in []byte) ([]b
 }
 
 func (p *pool) acquire(ctx context.Context, method string) (*guest, error) {
+	if ctx.Err() != nil {
+		return nil, p.cancelled(ctx, method)
+	}
 	select {
 	case g := <-p.idle:
 		return g, nil

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"log/slog"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -105,6 +108,45 @@ func TestInvokersGiveTheSameOnEveryTransport(t *testing.T) {
 			assert.Equal(t, &invoker.Result{Text: "out", Error: "5", ExitStatus: "ok"}, result)
 		})
 	}
+}
+
+// TestR20_AnInvokerCalledWithinACall: from a plugin's own call, too, where it answers,
+// and for a caller who gave up, who is told so at once.
+func TestR20_AnInvokerCalledWithinACall(t *testing.T) {
+	for name, load := range transports(component.Invoker, "echo") {
+		t.Run(name, func(t *testing.T) {
+			r := load(t)
+			i, err := r.Invoker(t.Context(), "echo", nil)
+			require.NoError(t, err)
+			hook := guarded(&entry{key: "hook/asks"}, slog.New(slog.DiscardHandler), asks{i}).(hook.Hook)
+			before := runtime.NumGoroutine()
+			_, err = hook.Apply(t.Context(), nil)
+			require.NoError(t, err)
+
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			began := time.Now()
+			_, err = hook.Apply(ctx, nil)
+			require.ErrorIs(t, fails(t, err, Cancelled), context.Canceled)
+			assert.Contains(t, err.Error(), "plugin invoker/echo: ")
+			_, err = i.Result(ctx, &invoker.ResultRequest{})
+			fails(t, err, Cancelled)
+			_, err = i.(invoker.Liner).Line(ctx, &invoker.LineRequest{Line: "abc"})
+			fails(t, err, Cancelled)
+			assert.Less(t, time.Since(began), 20*time.Second)
+			assert.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 15*time.Second, 10*time.Millisecond, "goroutines stay")
+			_, err = hook.Apply(t.Context(), nil)
+			require.NoError(t, err, "and the next call is answered")
+		})
+	}
+}
+
+// asks is a hook that calls an invoker.
+type asks struct{ of invoker.Invoker }
+
+func (a asks) Apply(ctx context.Context, _ *hook.Event) (hook.Result, error) {
+	_, err := a.of.Plan(ctx, &invoker.PlanRequest{Input: json.RawMessage(`{"prompt":"x"}`)})
+	return hook.Result{}, err
 }
 
 func TestFormatsGiveTheSameOnEveryTransportAndSplit(t *testing.T) {
