@@ -19,11 +19,11 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// TestTeamCrashMatrix is requirement L9: it kills penstock at each event of examples/team at which a
+// TestL9_TeamCrashMatrix kills penstock at each event of examples/team at which a
 // checkpoint is near, and has the run gone on with: it ends in the same state,
 // nothing is counted twice, nobody is told twice. Its short form takes some of
 // the events, by chance.
-func TestTeamCrashMatrix(t *testing.T) {
+func TestL9_TeamCrashMatrix(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "whole")
 	want := teamRun(t, whole, 0)
 	require.Greater(t, len(want.boundaries), 12, "what the example goes through")

@@ -47,8 +47,8 @@ func testMain(m *testing.M) int {
 func TestScript(t *testing.T) { scripts(t, "script") }
 
 // TestRequirements runs those of testdata/requirements, each named for what it
-// shows: L1 to L16 of loops, A1 to A15 of faults seen elsewhere. L9 is
-// TestTeamCrashMatrix.
+// shows: R1 to R23 of invokers, L1 to L16 of loops, A1 to A15 of faults seen
+// elsewhere. What no script can show is a test of that name, beside its code.
 func TestRequirements(t *testing.T) { scripts(t, "requirements") }
 
 func scripts(t *testing.T, dir string) {

@@ -203,7 +203,9 @@ func TestSeed33TimeoutKeepsPartialOutput(t *testing.T) {
 	})
 }
 
-func TestCancelEndsAll(t *testing.T) {
+// TestR23_CancelEndsAll: a tool that has a session of its own and ignores SIGTERM
+// ends too, as it does at the wall (TestA5TimeoutLeavesNoDescendant).
+func TestR23_CancelEndsAll(t *testing.T) {
 	each(t, func(t *testing.T, r *Runner) {
 		ready, late := files(t)
 		ctx, cancel := context.WithCancel(t.Context())

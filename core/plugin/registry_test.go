@@ -62,8 +62,14 @@ func TestAddRefusesWhatCanNotBe(t *testing.T) {
 	}
 }
 
-func TestABuiltInGivesWayToAnOverride(t *testing.T) {
+// TestR21_ABuiltInGivesWayToAnOverrideAlone: a name is bound once, unless the file
+// says that it shall be bound anew.
+func TestR21_ABuiltInGivesWayToAnOverrideAlone(t *testing.T) {
+	assert.PanicsWithValue(t, "component judger/tame is registered twice", func() {
+		component.Register(component.Component{Descriptor: component.Descriptor{Kind: component.Judger, Name: "tame"}})
+	})
 	r, _ := newRegistry(t, component.Registered()...)
+	require.ErrorContains(t, r.Add(t.Context(), Source{Key: "judger/tame", Wasm: zooBuilt.wasm}), "judger/tame is built in; set override: true")
 	require.NoError(t, r.Add(t.Context(), Source{Key: "judger/tame", Wasm: zooBuilt.wasm, Override: true}))
 	assert.Equal(t, Wasm, r.Transport(component.Judger, "tame"))
 	require.ErrorContains(t, r.Add(t.Context(), Source{Key: "judger/tame", Wasm: zooBuilt.wasm, Override: true}), "is given twice")

@@ -87,7 +87,9 @@ type Plan struct {
 	HoldFirstCall bool `json:"hold_first_call,omitempty"`
 	// Install is a command that gets the program, for the error when it isn't
 	// there.
-	Install string     `json:"install,omitempty"`
+	Install string `json:"install,omitempty"`
+	// StandIn is a command that takes its place where a pipeline is tried out.
+	StandIn string     `json:"stand_in,omitempty"`
 	Call    *ModelCall `json:"call,omitempty"`
 }
 

@@ -28,7 +28,7 @@ type subscription struct{ cfg Config }
 func (s subscription) check() error {
 	switch {
 	case s.cfg.Token == "":
-		return &schema.Error{Pointer: "/token", Message: "mode subscription needs the subscription's token, and takes it from nowhere by itself: token: ${env:" + tokenVariable + "}; `claude setup-token` prints one"}
+		return &schema.Error{Pointer: "/token", Message: "the subscription's token (" + tokenVariable + ") is missing or empty: mode subscription takes it from nowhere but what this names, such as token: ${env:" + tokenVariable + "}; `claude setup-token` prints one"}
 	case strings.TrimSpace(s.cfg.Token) == "":
 		return &schema.Error{Pointer: "/token", Message: "the subscription's token (" + tokenVariable + ") is empty: what this setting names holds nothing; `claude setup-token` prints one"}
 	case s.cfg.Model == "":
@@ -79,7 +79,7 @@ func (s subscription) plan(r *invoker.PlanRequest, in Input) (*invoker.Plan, err
 	}
 	return &invoker.Plan{
 		Argv: argv, Env: env, Dir: emptyDir, Stdin: in.Prompt, Output: invoker.JSONL,
-		Install: "npm install -g @anthropic-ai/claude-code",
+		Install: "npm install -g @anthropic-ai/claude-code", StandIn: "penstock dev claude",
 	}, nil
 }
 

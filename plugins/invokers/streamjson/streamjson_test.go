@@ -224,6 +224,29 @@ func TestR16_EachEndHasItsStatus(t *testing.T) {
 		assert.Equal(t, want, r.ExitStatus, fields)
 		assert.NotEmpty(t, r.Error, fields)
 	}
+	// Without a result line it is no answer; a line that is none, or is long, is no
+	// end.
+	const ok = `{"type":"result","subtype":"success","is_error":false,"result":"42"}`
+	long := `{"type":"user","message":"` + strings.Repeat("x", 2<<20) + `"}` + "\n"
+	for stdout, want := range map[string]string{
+		"":                              invoker.AgentError,
+		`{"type":"assistant"}` + "\n":   invoker.AgentError,
+		`{"type":"result","is_err`:      invoker.AgentError,
+		"{not json\n":                   invoker.AgentError,
+		"{not json\n" + ok + "\n" + "{": invoker.OK,
+		long + ok:                       invoker.OK,
+		ok + "\n" + long:                invoker.OK,
+	} {
+		for _, exit := range []int{0, 3} {
+			r := Result(&invoker.ResultRequest{Exit: exit, Stdout: stdout})
+			if exit != 0 {
+				want = invoker.AgentError
+				assert.Contains(t, r.Error, "exit code 3")
+			}
+			assert.Equal(t, want, r.ExitStatus, stdout[:min(40, len(stdout))])
+			assert.Equal(t, want == invoker.OK, r.Error == "")
+		}
+	}
 }
 
 // TestR13_NothingUsableIsNoAnswer: where one answer was wanted, an error's
