@@ -114,10 +114,18 @@ func checkSchemas(d component.Descriptor) error {
 	return nil
 }
 
-// deepest follows the first cause down to where there is no other.
+// deepest follows the first cause down to where there is no other. An unknown
+// field goes first among causes, as a missing one may be what was mistyped.
 func deepest(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	for len(e.Causes) > 0 {
-		e = e.Causes[0]
+		next := e.Causes[0]
+		for _, c := range e.Causes {
+			if _, unknown := c.ErrorKind.(*kind.AdditionalProperties); unknown {
+				next = c
+				break
+			}
+		}
+		e = next
 	}
 	return e
 }

@@ -108,3 +108,71 @@ func TestWhatIsNoPluginIsTold(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// picky is a judger that can't be opened without a setting.
+const picky = `import penstock
+
+
+@penstock.judger("picky", config={"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"], "additionalProperties": False})
+def picky(r):
+    return max(0, 1 - r.config["price"])
+
+
+penstock.main()
+`
+
+func TestAPluginOfWhichNothingWasTriedFailsItsTest(t *testing.T) {
+	dir := folder(t)
+	_, err := run(t, "new", "judger", "picky_one", "--lang", "python", "--dir", dir)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove("cases.jsonl"))
+	require.NoError(t, os.WriteFile("picky.py", []byte(picky), 0o600))
+
+	out, err := run(t, "test", "picky.py")
+	require.ErrorAs(t, err, &failed{})
+	assert.Contains(t, out, "a wrong field is refused at /no_such_field\n")
+	assert.Contains(t, out, "no sample was tried, as it can't be opened without settings: open judger/picky: missing price; give them with --with NAME=VALUE")
+	assert.NotContains(t, out, "ok   judger/picky  sample")
+
+	out, err = run(t, "test", "picky.py", "--with", "price=0.25")
+	require.NoError(t, err, out)
+	assert.Contains(t, out, `{"reward":0.75,"status":"scored"}`)
+
+	for with, want := range map[string]string{
+		"prise=1":   `/prise: unknown field, did you mean "price"?`,
+		"price=lot": "/price: is string, want number",
+	} {
+		out, err = run(t, "test", "picky.py", "--with", with)
+		require.ErrorAs(t, err, &failed{})
+		assert.Contains(t, out, "no sample was tried")
+		assert.Contains(t, out, want)
+	}
+	_, err = run(t, "test", "picky.py", "--with", "price")
+	require.ErrorContains(t, err, "want NAME=VALUE")
+}
+
+func TestAPluginThatRefusesEverySampleFailsItsTest(t *testing.T) {
+	dir := folder(t)
+	_, err := run(t, "new", "judger", "fussy", "--lang", "python", "--dir", dir)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove("cases.jsonl"))
+	source := strings.Replace(picky, `return max(0, 1 - r.config["price"])`, `return r.task["no_such_key"]`, 1)
+	require.NoError(t, os.WriteFile("picky.py", []byte(source), 0o600))
+	out, err := run(t, "test", "picky.py", "--with", "price=1")
+	require.ErrorAs(t, err, &failed{})
+	assert.Contains(t, out, "nothing was tried, as it refused every sample, the first with: plugin judger/picky: judge: KeyError: 'no_such_key'")
+	assert.Contains(t, out, "cases.jsonl")
+}
+
+// TestTheExamplesPluginsPassTheirTests has a judger of groups among them, which
+// is tried with groups.
+func TestTheExamplesPluginsPassTheirTests(t *testing.T) {
+	root, err := filepath.Abs("../../../examples")
+	require.NoError(t, err)
+	t.Setenv("TMPDIR", t.TempDir())
+	for _, path := range []string{"judger-process/economy", "judger-group/thrift", "judger-python/digits.py", "judger-wasm/close", "hook-wasm/no_rm"} {
+		out, err := run(t, "test", filepath.Join(root, path))
+		require.NoError(t, err, out)
+		assert.Contains(t, out, "8 callers, one reply", path)
+	}
+}

@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/penstock-dev/penstock/core/plugin"
 	"github.com/penstock-dev/penstock/core/plugin/checkup"
@@ -20,32 +22,70 @@ import (
 func (o Options) testCommand() *cobra.Command {
 	var f struct {
 		cases string
+		with  []string
 		json  bool
 	}
 	c := &cobra.Command{
 		Use:   "test DIR|FILE",
 		Short: "try a plugin as a pipeline would load it",
 		Long: "Try a plugin as a pipeline would load it: what it says of itself, its schemas, the cases of its cases.jsonl,\n" +
-			"sample requests, calls at once, a caller who gives up, and its own death. Exit code 1 if a check fails.",
-		Example: "  penstock plugin test ./my_judge",
+			"sample requests, calls at once, a caller who gives up, and its own death. Exit code 1 if a check fails, or if\n" +
+			"nothing could be tried. Settings that it needs are those of the first case, or --with.",
+		Example: "  penstock plugin test ./my_judge\n  penstock plugin test ./my_judge --with price=0.25 --with 'words=[a, b]'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			config, err := settings(f.with)
+			if err != nil {
+				return err
+			}
 			return o.with(c.Context(), func(r *plugin.Registry) error {
-				return o.test(c.Context(), r, c.OutOrStdout(), args[0], f.cases, f.json)
+				return o.test(c.Context(), r, c.OutOrStdout(), args[0], trialOptions{f.cases, config, f.json})
 			})
 		},
 	}
 	c.Flags().StringVar(&f.cases, "cases", "", "a file of cases (default DIR/cases.jsonl, if it is there)")
+	c.Flags().StringArrayVar(&f.with, "with", nil, "a setting, NAME=VALUE with the value in YAML, for the samples and for cases without a config")
 	c.Flags().BoolVar(&f.json, "json", false, "print one finding a line as JSON")
 	return c
 }
 
-func (o Options) test(ctx context.Context, r *plugin.Registry, w io.Writer, path, casesFile string, asJSON bool) error {
+// settings makes a config of NAME=VALUE; nil of none.
+func settings(with []string) (json.RawMessage, error) {
+	if len(with) == 0 {
+		return nil, nil
+	}
+	fields := map[string]any{}
+	for _, s := range with {
+		name, text, ok := strings.Cut(s, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--with %s: want NAME=VALUE, such as --with price=0.25", s)
+		}
+		var value any
+		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+			return nil, fmt.Errorf("--with %s: the value is no YAML: %w", s, err)
+		}
+		fields[name] = value
+	}
+	config, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("--with: %w", err)
+	}
+	return config, nil
+}
+
+// trialOptions are what a test is told beside the plugin.
+type trialOptions struct {
+	cases  string // path of the file, "" for the folder's own
+	config json.RawMessage
+	json   bool
+}
+
+func (o Options) test(ctx context.Context, r *plugin.Registry, w io.Writer, path string, t trialOptions) error {
 	sources, err := o.keyed(ctx, r, path)
 	if err != nil {
 		return err
 	}
-	cases, err := readCases(path, casesFile)
+	cases, err := readCases(path, t.cases)
 	if err != nil {
 		return err
 	}
@@ -57,17 +97,17 @@ func (o Options) test(ctx context.Context, r *plugin.Registry, w io.Writer, path
 			bad++
 		}
 		if err == nil {
-			err = printFinding(w, f, asJSON)
+			err = printFinding(w, f, t.json)
 		}
 	}
 	for _, s := range sources {
 		s.Override = true // it is tried alone, whatever is built in
-		checkup.Run(ctx, r, checkup.Subject{Source: s, Cases: cases}, report)
+		checkup.Run(ctx, r, checkup.Subject{Source: s, Cases: cases, Config: t.config}, report)
 	}
 	if err != nil {
 		return err
 	}
-	if !asJSON {
+	if !t.json {
 		fmt.Fprintf(w, "%d passed, %d failed\n", passed, bad)
 	}
 	if bad > 0 {

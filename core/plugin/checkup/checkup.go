@@ -31,10 +31,12 @@ type Finding struct {
 	Millis float64 `json:"ms"`
 }
 
-// Subject is what is tried: a source, and the cases of its author.
+// Subject is what is tried: a source, the cases of its author, and the settings
+// for samples and for cases that have none of their own.
 type Subject struct {
 	Source plugin.Source
 	Cases  []trial.Case
+	Config json.RawMessage // nil: the samples take those of the first case
 }
 
 const (
@@ -50,6 +52,8 @@ type examination struct {
 	descriptor component.Descriptor
 	report     func(Finding)
 	failed     bool
+	answered   int    // requests that did what they should
+	refusal    string // what it said to the first sample that it refused
 }
 
 // Run adds the subject to the registry and tries it. Report is called with
@@ -60,11 +64,18 @@ func Run(ctx context.Context, r *plugin.Registry, s Subject, report func(Finding
 	if !x.check(ctx, "describe", x.describe) || !x.check(ctx, "schema", x.schema) {
 		return false
 	}
-	for _, c := range s.Cases {
+	for _, c := range x.Cases {
 		x.check(ctx, "case: "+c.Name, func(ctx context.Context) (string, error) { return x.try(ctx, c) })
+	}
+	if err := x.settings(ctx); err != nil {
+		x.check(ctx, "settings", func(context.Context) (string, error) { return "", err })
+		return false
 	}
 	for _, c := range x.samples() {
 		x.check(ctx, "sample: "+c.Name, func(ctx context.Context) (string, error) { return x.endure(ctx, c) })
+	}
+	if x.answered == 0 && !x.failed {
+		x.check(ctx, "answers", x.unanswered)
 	}
 	if c, ok := x.steady(ctx); ok {
 		x.check(ctx, "at once", func(ctx context.Context) (string, error) { return x.atOnce(ctx, c) })
@@ -74,9 +85,53 @@ func Run(ctx context.Context, r *plugin.Registry, s Subject, report func(Finding
 	return !x.failed
 }
 
+// config is what the samples are opened with.
+func (x *examination) config() json.RawMessage {
+	if x.Config == nil && len(x.Cases) > 0 {
+		return x.Cases[0].Config
+	}
+	return x.Config
+}
+
+// settings says why the samples can't be tried: a component that isn't opened
+// judges nothing, so that no check after this one would mean anything.
+func (x *examination) settings(ctx context.Context) error {
+	config := x.config()
+	err := x.registry.CheckConfig(ctx, x.kind, x.name, config)
+	var field *schema.Error
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &field):
+		return fmt.Errorf("no sample was tried: %w", err)
+	case len(config) == 0:
+		return fmt.Errorf("no sample was tried, as it can't be opened without settings: %w; give them with --with NAME=VALUE, or as the \"config\" of a case in cases.jsonl", err)
+	}
+	return fmt.Errorf("no sample was tried, as it can't be opened with the settings %s: %w", short(string(config)), err)
+}
+
+// unanswered is for a component that never did what it is for.
+func (x *examination) unanswered(context.Context) (string, error) {
+	all := x.samples()
+	if len(all) == 0 {
+		return "", errors.New("nothing was tried, as there is no sample for it; write cases.jsonl")
+	}
+	line, err := json.Marshal(all[0])
+	if err != nil {
+		return "", err
+	}
+	return "", fmt.Errorf("nothing was tried, as it refused every sample, the first with: %s\nwrite a request that it answers into cases.jsonl; the first sample, as a line of it: %s", x.refusal, line)
+}
+
 // samples leaves out the points at which a hook is never called.
 func (x *examination) samples() []trial.Case {
 	all := samples(x.kind)
+	for i := range all {
+		all[i].Config = x.config()
+	}
+	if grouped(x.descriptor) {
+		return groups(all)
+	}
 	if x.kind != component.Hook {
 		return all
 	}
@@ -117,20 +172,45 @@ func (x *examination) describe(ctx context.Context) (string, error) {
 // schema looks at what a user's mistake comes to: a field that isn't there is
 // refused with its pointer.
 func (x *examination) schema(ctx context.Context) (string, error) {
-	err := x.registry.CheckConfig(ctx, x.kind, x.name, json.RawMessage(`{"no_such_field":1}`))
+	config, err := withField(x.config(), oddField)
+	if err != nil {
+		return "", err
+	}
+	err = x.registry.CheckConfig(ctx, x.kind, x.name, config)
 	var field *schema.Error
 	switch {
 	case err == nil:
 		return "its config takes any field, so that a typing error is not told", nil
 	case !errors.As(err, &field):
 		return "", fmt.Errorf("a field that isn't there gives no error with a pointer: %w", err)
-	case strings.HasPrefix(field.Pointer, "/no_such_field"), strings.Contains(field.Message, "missing"):
+	case field.Pointer == "/"+oddField:
 		return "a wrong field is refused at " + field.Pointer, nil
+	case strings.Contains(field.Message, "missing"): // which is told of the settings
+		return "not tried, as a field is missing", nil
 	}
 	return "", fmt.Errorf("a field that isn't there is refused at %q: %s", field.Pointer, field.Message)
 }
 
+// oddField is no plugin's.
+const oddField = "no_such_field"
+
+// withField adds a field to the settings of a config, which is an object or
+// nothing.
+func withField(config json.RawMessage, name string) (json.RawMessage, error) {
+	fields := map[string]json.RawMessage{}
+	if len(config) > 0 {
+		if err := json.Unmarshal(config, &fields); err != nil {
+			return nil, fmt.Errorf("the settings are no object: %w", err)
+		}
+	}
+	fields[name] = json.RawMessage("1")
+	return json.Marshal(fields)
+}
+
 func (x *examination) answer(ctx context.Context, c trial.Case) (json.RawMessage, error) {
+	if len(c.Config) == 0 {
+		c.Config = x.Config
+	}
 	instance, err := x.registry.Open(ctx, x.kind, x.name, c.Config)
 	if err != nil {
 		return nil, err
@@ -142,7 +222,10 @@ func (x *examination) try(ctx context.Context, c trial.Case) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	got, err := x.answer(ctx, c)
-	return "", c.Compare(got, err)
+	if err = c.Compare(got, err); err == nil {
+		x.answered++
+	}
+	return "", err
 }
 
 // endure sends what a run may send. The component may refuse it; its program
@@ -150,16 +233,17 @@ func (x *examination) try(ctx context.Context, c trial.Case) (string, error) {
 func (x *examination) endure(ctx context.Context, c trial.Case) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if len(x.Cases) > 0 {
-		c.Config = x.Cases[0].Config
-	}
 	got, err := x.answer(ctx, c)
 	if err == nil {
+		x.answered++
 		return short(string(got)), nil
 	}
 	var e *plugin.Error
 	var field *schema.Error
 	if errors.As(err, &field) || errors.As(err, &e) && e.Reason == plugin.Failed && !strings.Contains(e.Message, "panicked") {
+		if x.refusal == "" {
+			x.refusal = err.Error()
+		}
 		return "refused: " + short(err.Error()), nil
 	}
 	return "", err

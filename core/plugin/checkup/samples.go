@@ -2,9 +2,11 @@ package checkup
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/penstock-dev/penstock/sdk/component"
+	"github.com/penstock-dev/penstock/sdk/judger"
 	"github.com/penstock-dev/penstock/sdk/trial"
 )
 
@@ -47,6 +49,31 @@ func rollouts() []trial.Case {
 		sample("odd text", rollout(`"<&> \u0000 \ud83d\ude00 日本"`, "max_turns", user)),
 		sample("250 KB", rollout(`"4"`, "ok", strings.TrimSuffix(long, ","))),
 	}
+}
+
+// grouped reports whether a component judges groups alone.
+func grouped(d component.Descriptor) bool {
+	return slices.Contains(d.Methods, judger.MethodJudgeGroup) && !slices.Contains(d.Methods, judger.MethodJudge)
+}
+
+// groups makes of each request about one rollout one about two of them, and
+// adds that about none.
+func groups(all []trial.Case) []trial.Case {
+	for i, c := range all {
+		var q map[string]json.RawMessage
+		if json.Unmarshal(c.Request, &q) != nil {
+			continue
+		}
+		r := q["rollout"]
+		delete(q, "rollout")
+		q["rollouts"] = slices.Concat([]byte("["), r, []byte(","), r, []byte("]"))
+		if request, err := json.Marshal(q); err == nil {
+			all[i].Request = request
+		}
+	}
+	none := all[0]
+	none.Name, none.Request = "no rollouts", json.RawMessage(`{`+task+`,"rollouts":[]}`)
+	return append(all, none)
 }
 
 func events() []trial.Case {
