@@ -1,6 +1,7 @@
 package formats_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,13 +29,16 @@ func TestBareJSONOfGuidedDecoding(t *testing.T) {
 			{` {"name": "write", "arguments": {"path": "a"}}`, required, want("", `write {"path":"a"}`)},
 			{`{"path": "a", "name": "n"}`, named, want("", `write {"path":"a","name":"n"}`)},
 			{`{}`, named, want("", `write {}`)},
+			{`{"name": "write", "arguments": {"path": "a"}}`, named, want("", `write {"path":"a"}`)},
+			{" { \"name\" :\n\"write\" , \"parameters\" : {\"path\": \"a\"} }", named, want("", `write {"path": "a"}`)},
+			{`{"name": "write", "path": "a"}`, named, want("", `write {"name":"write","path":"a"}`)},
 			{`[]`, required, want("[]")},
 			{`No {"name": "now", "parameters": {}}`, required, want(`No {"name": "now", "parameters": {}}`)},
 		} {
 			o := format.ParseOptions{Tools: tools, Choice: c.choice}
 			whole, err := cases.Parse(t.Context(), f, o, []string{c.text})
 			require.NoError(t, err)
-			if c.choice == named && name == "llama3_json" && c.text != "{}" {
+			if c.choice == named && name == "llama3_json" && strings.Contains(c.text, `"name"`) {
 				continue // a name among the keys is read as the tool's
 			}
 			assert.Empty(t, cases.Compare(format.Collect(whole), c.want), "%s: %s", name, c.text)

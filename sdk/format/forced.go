@@ -1,7 +1,10 @@
 package format
 
 import (
+	"bytes"
+	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -43,9 +46,59 @@ func (p *parser) forcedAt(i int) bool {
 	p.call.mark, p.call.resume, p.call.wrapped, p.call.array = i, i+1, false, false
 	p.look, p.step = i, (*parser).stepItem
 	if p.named != "" && p.buf[i] == '{' && !p.g.jsonFirst {
-		p.namedBody(i)
+		p.step = (*parser).stepNamed
 	}
 	return true
+}
+
+// maxHead bounds what is looked at to tell, in bytes.
+const maxHead = 4 << 10
+
+// stepNamed tells whether the object at look is the named tool's arguments, or
+// a whole call that holds them, as models write it that nobody guides.
+func (p *parser) stepNamed() bool {
+	how := no
+	if params := paramsOf(p.tools, p.named); !params.declared("name") || !params.declared("arguments") && !params.declared("parameters") {
+		how = wholeCall(p.rest(p.look), p.named)
+	}
+	switch {
+	case how == full:
+		p.step = (*parser).stepItem
+	case how == part && !p.final && p.limit-p.look < maxHead:
+		return false
+	default:
+		p.namedBody(p.look)
+	}
+	return true
+}
+
+// wholeCall compares text with the beginning of a call of a tool: {"name":
+// "NAME", "arguments": or "parameters" in its place. part is one that may
+// become it.
+func wholeCall(text []byte, name string) match {
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		return no
+	}
+	for _, want := range [][]string{{"{"}, {`"name"`}, {":"}, {string(quoted)}, {","}, {`"arguments"`, `"parameters"`}, {":"}} {
+		text = text[space(text, 0):]
+		how := no
+		for _, w := range want {
+			switch {
+			case bytes.HasPrefix(text, []byte(w)):
+				text, how = text[len(w):], full
+			case how == no && strings.HasPrefix(w, string(text)):
+				how = part
+			}
+			if how == full {
+				break
+			}
+		}
+		if how != full {
+			return how
+		}
+	}
+	return full
 }
 
 // namedBody reads the arguments of the named tool at i.

@@ -47,12 +47,40 @@ func TestSpecErrors(t *testing.T) {
 	}
 }
 
-// A template that doesn't compile is an error when the format is made.
+// Templates are tried when the file is read: what can't be rendered is an error
+// at its line, before anything runs.
 func TestTemplateErrors(t *testing.T) {
-	s, err := ParseSpec("f.yaml", []byte("name: x\nrender: {user: '{{.Text', assistant: b, generate: c}"))
-	require.NoError(t, err)
-	_, err = New(s)
-	assert.ErrorContains(t, err, "format x: read template of user")
+	const head = "name: x\nrender:\n  assistant: b\n"
+	for file, want := range map[string]string{
+		"  user: '{{.Text'":                                                     "f.yaml:4:9: the template of user can't be used: unclosed action",
+		"  user: '{{.Txt}}'":                                                    "f.yaml:4:9: the template of user can't be used: there is no .Txt (did you mean .Text? it has ",
+		"  user: |-\n    a\n    {{.System.X}}":                                  "f.yaml:6:1: the template of user can't be used",
+		"  user: '{{index .Nope 3}}'":                                           "there is no .Nope",
+		"  user: a\n  tool: '{{.Result}}'":                                      "f.yaml:5:9: the template of tool can't be used: there is no .Result",
+		"  user: a\n  head: '{{range .Tools}}{{.Nam}}{{end}}'":                  "did you mean .Name? it has Definition, Description, Function, Name, Parameters",
+		"  user: a\n  define: {c: '{{.Nope}}'}\n  head: '{{template \"c\" .}}'": "f.yaml:5:15: the template of c can't be used: there is no .Nope",
+		"  user: '{{template \"gone\"}}'":                                       "f.yaml:4:9: the template of user can't be used",
+	} {
+		_, err := ParseSpec("f.yaml", []byte(head+file))
+		assert.ErrorContains(t, err, want, file)
+	}
+}
+
+// An empty text among markers would be found everywhere.
+func TestEmptyMarkersAreRefused(t *testing.T) {
+	for file, want := range map[string]string{
+		`calls: {open: "", json: {name: n, arguments: a}}`:             "f.yaml:3:15: open is empty",
+		`calls: {open: [a, ""], json: {name: n, arguments: a}}`:        "f.yaml:3:19: open is empty",
+		`calls: {open: a, close: "", json: {name: n, arguments: a}}`:   "f.yaml:3:25: close is empty",
+		`calls: {open: a, noise: [""], json: {name: n, arguments: a}}`: "f.yaml:3:26: noise is empty",
+		`calls: {open: , json: {name: n, arguments: a}}`:               "f.yaml:3:15: open is empty",
+		`stops: ""`:                             "f.yaml:3:8: stops is empty",
+		`tokens: [""]`:                          "f.yaml:3:10: tokens is empty",
+		`calls: {open: a, header: {sep: [""]}}`: "f.yaml:3:33: sep is empty",
+	} {
+		_, err := ParseSpec("f.yaml", []byte("name: x\nrender: {user: a, assistant: b}\n"+file))
+		assert.ErrorContains(t, err, want, file)
+	}
 }
 
 func TestNearest(t *testing.T) {

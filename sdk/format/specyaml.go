@@ -45,6 +45,9 @@ func ParseSpec(file string, data []byte) (*Spec, error) {
 	if len(d.errs) == 0 {
 		d.check(&s, doc.Content[0])
 	}
+	if len(d.errs) == 0 {
+		d.tried(try(&s), doc.Content[0])
+	}
 	if len(d.errs) > 0 {
 		return nil, errors.Join(d.errs...)
 	}
@@ -146,6 +149,9 @@ func (d *specDecoder) list(n *yaml.Node, v reflect.Value, where string) {
 	out := reflect.MakeSlice(v.Type(), len(items), len(items))
 	for i, item := range items {
 		d.value(item, out.Index(i), fmt.Sprintf("%s[%d]", where, i))
+		if item.Kind == yaml.ScalarNode && item.Value == "" && v.Type().Elem().Kind() == reflect.String {
+			d.fail(item, "leave it out where there is none", "%s is empty, and nothing would be everywhere", where)
+		}
 	}
 	v.Set(out)
 }
