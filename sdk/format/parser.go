@@ -151,8 +151,8 @@ func (p *parser) extend() {
 			p.heldNext = next
 			return
 		}
-		p.held = -1
-		from = next + 1
+		// Another run may begin inside of one of its stops.
+		p.held, from = -1, p.held+1
 	}
 	if i := p.g.stops.tail(p.buf, from); i < len(p.buf) {
 		p.held, p.limit = i, i
