@@ -122,6 +122,7 @@ type grammar struct {
 	messages      *messageGrammar
 	hasReasoning  bool
 	endedByCall   bool
+	bareClose     bool // a reply may begin with the marker that closes reasoning
 	anywhere      bool
 	nativeID      bool
 	jsonFirst     bool // bare JSON is a call with its name, if it can be
@@ -135,6 +136,7 @@ func newGrammar(s *Spec) *grammar {
 	var content, reasoning, calls []marker
 	if r := s.Reasoning; r != nil {
 		g.hasReasoning, g.endedByCall, g.anywhere = true, r.EndedByCall, r.Anywhere
+		g.bareClose = r.BareClose
 		content = []marker{{[]byte(r.Open), markReasonOpen}, {[]byte(r.Close), markReasonClose}}
 		reasoning = slices.Clone(content)
 	}

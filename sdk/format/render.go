@@ -184,12 +184,14 @@ func lastQuery(messages []chat.Message) int {
 
 // keeps reports whether reasoning of message i is rendered when the last query
 // is there.
-func (r *renderer) keeps(i, query int) bool {
-	switch r.spec.Keep {
+func (v *view) keeps(i, query int) bool {
+	switch v.r.spec.Keep {
 	case "none":
 		return false
 	case "last_query":
 		return i > query
+	case "with_tools":
+		return i > query || v.tooled
 	}
 	return true
 }
@@ -204,7 +206,7 @@ func (v *view) unstable(p *press, k int) (string, error) {
 	before := lastQuery(v.c.Messages[:k])
 	for i := before + 1; i <= k; i++ {
 		m := v.c.Messages[i]
-		if m.Role != chat.Assistant || v.r.keeps(i, v.query) == v.r.keeps(i, before) && (i != k || v.r.spec.Keep != "none") {
+		if m.Role != chat.Assistant || v.keeps(i, v.query) == v.keeps(i, before) && (i != k || v.r.spec.Keep != "none") {
 			continue
 		}
 		opened, err := v.openedAt(p, i)
@@ -358,7 +360,7 @@ func (v *view) writeAssistant(w *segmentWriter, i int) error {
 func (v *view) assistant(i int) messageView {
 	m := v.c.Messages[i]
 	view := messageView{
-		view: v, Text: joinText(m.Parts, ""), Keep: v.r.keeps(i, v.query), LastTurn: i > v.query,
+		view: v, Text: joinText(m.Parts, ""), Keep: v.keeps(i, v.query), LastTurn: i > v.query,
 	}
 	reasoning := joinReasoning(m.Parts)
 	view.Reasoned = reasoning != ""

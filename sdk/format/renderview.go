@@ -32,6 +32,7 @@ type view struct {
 	ids     map[string]string // native ids by the client's, of formats that have them
 	tools   []toolView
 	read    bool              // tools are there
+	tooled  bool              // there are tools or results of some
 	run     int               // messages of results in a row before the one that is written
 	names   map[string]string // of called tools by the calls' ids,
 	named   int               // in so many messages
@@ -106,6 +107,7 @@ func newView(r *renderer, c *chat.Conversation) *view {
 	}
 	v.Think, v.NoThink = thinks == "on", thinks == "off"
 	v.query = lastQuery(c.Messages)
+	v.tooled = len(c.Tools) > 0 || slices.ContainsFunc(c.Messages, func(m chat.Message) bool { return m.Role == chat.ToolRole })
 	v.first = slices.IndexFunc(c.Messages, func(m chat.Message) bool { return m.Role == chat.User })
 	v.ids = nativeIDs(r.ids, c.Messages)
 	return v

@@ -43,6 +43,8 @@ type ReasoningSpec struct {
 	EndedByCall bool `yaml:"ended_by_call"`
 	// Anywhere lets reasoning open after other text as well.
 	Anywhere bool `yaml:"anywhere"`
+	// BareClose says that a reply without reasoning may begin with Close.
+	BareClose bool `yaml:"bare_close"`
 }
 
 // FrameSpec is markers around content. They are dropped where content begins
@@ -193,8 +195,9 @@ type RenderSpec struct {
 	// Thinking is what a conversation that doesn't say gets: "on", "off", or
 	// "" for a model that decides itself.
 	Thinking string `yaml:"thinking"`
-	// Keep says which reasoning of the history is rendered: "all", "none", or
-	// "last_query", that of the turns after the last message of a user.
+	// Keep says which reasoning of the history is rendered: "all", "none",
+	// "last_query", that of the turns after the last message of a user, or
+	// "with_tools", the same without tools and all with some.
 	Keep string `yaml:"keep"`
 	// MovesWithQuery says that something, such as the tools, stands at the last
 	// message of a user, so that a new one changes what came before.

@@ -12,7 +12,7 @@ var choices = map[string][]string{
 	"trim":     {"", "none", "newline", "pair"},
 	"end":      {"", "lookahead", "first"},
 	"thinking": {"", "on", "off"},
-	"keep":     {"", "all", "none", "last_query"},
+	"keep":     {"", "all", "none", "last_query", "with_tools"},
 
 	"unknown_tools": {"", "pass", "text"},
 }

@@ -237,7 +237,9 @@ func (p *parser) closeReasoning(i, end int) bool {
 			return false
 		}
 		p.flushText()
-		p.warn("stray_reasoning_close", i, end)
+		if p.text.begun || !p.g.bareClose {
+			p.warn("stray_reasoning_close", i, end)
+		}
 		p.jump(end)
 		return true
 	}
