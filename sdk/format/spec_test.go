@@ -41,6 +41,8 @@ func TestSpecErrors(t *testing.T) {
 		"name: x\ncalls: {json: {name: n, arguments: a}}\nrender: {user: a, assistant: b, generate: c}":                                 "calls need open, or bare",
 		"name: x\ncalls: {open: a, tagged: {open: b, param: '<{name}>', param_close: c}}\nrender: {user: a, assistant: b, generate: c}": "f.yaml:2:33: tagged.open needs {name}",
 		"name: x\nreasoning: {open: a, ended_by_call: maybe}\nrender: {user: a, assistant: b, generate: c}":                             "f.yaml:2:37: ended_by_call must be true or false",
+		"name: x\nstops: 5\nrender: {user: a, assistant: b}":                                                                            `f.yaml:2:8: stops[0] must be text (put it in quotes: "5")`,
+		"name: x\ncalls: {open: a, tagged: {open: 'b{name}', param: '{name}>', param_close: c}}\nrender: {user: a, assistant: b}":       "tagged.param needs {name}, and text before it",
 	} {
 		_, err := ParseSpec("f.yaml", []byte(file))
 		assert.ErrorContains(t, err, want, file)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 
@@ -103,11 +104,14 @@ func (d *specDecoder) value(n *yaml.Node, v reflect.Value, where string) {
 		}
 		v.SetBool(n.Value == "true")
 	case reflect.String:
-		if n.Kind != yaml.ScalarNode {
+		switch {
+		case n.Kind != yaml.ScalarNode:
 			d.fail(n, "", "%s must be text", where)
-			return
+		case n.Tag == "!!int", n.Tag == "!!float", n.Tag == "!!bool":
+			d.fail(n, fmt.Sprintf("put it in quotes: %q", n.Value), "%s must be text", where)
+		case n.Tag != "!!null":
+			v.SetString(n.Value)
 		}
-		v.SetString(n.Value)
 	}
 }
 
@@ -149,7 +153,7 @@ func (d *specDecoder) list(n *yaml.Node, v reflect.Value, where string) {
 	out := reflect.MakeSlice(v.Type(), len(items), len(items))
 	for i, item := range items {
 		d.value(item, out.Index(i), fmt.Sprintf("%s[%d]", where, i))
-		if item.Kind == yaml.ScalarNode && item.Value == "" && v.Type().Elem().Kind() == reflect.String {
+		if item.Kind == yaml.ScalarNode && v.Type().Elem().Kind() == reflect.String && out.Index(i).Len() == 0 && (item.Value == "" || item.Tag == "!!null") {
 			d.fail(item, "leave it out where there is none", "%s is empty, and nothing would be everywhere", where)
 		}
 	}
@@ -213,13 +217,16 @@ func (d *specDecoder) check(s *Spec, root *yaml.Node) {
 		if m := c.Messages; m != nil {
 			need(m.Start != "" && (m.Channel != "" || len(m.ContentTo) > 0) && m.Message != "" && len(m.End) > 0,
 				"messages need start, channel or content_to, message and end", "calls", "messages")
+			for _, text := range slices.Concat([]string{m.Start, m.Channel, m.Constrain, m.Message}, m.End) {
+				need(text == "" || strings.TrimSpace(text) != "", "the markers of messages are more than spaces", "calls", "messages")
+			}
 		}
 		need(len(c.Open) > 0 || c.Bare != "" || c.Messages != nil, "calls need open, or bare to say where they come without it", "calls")
 		oneOf(c.Bare, choices["bare"], "calls", "bare")
 		oneOf(c.UnknownTools, choices["unknown_tools"], "calls", "unknown_tools")
 		d.checkTagged(c.Tagged, need, oneOf)
 		if n := c.Nested; n != nil {
-			need(n.Mark != "" && strings.Contains(n.Open, "{name}") && n.Close != "" && n.Item != "", "nested needs mark, open with {name}, close and item", "calls", "nested")
+			need(n.Mark != "" && named(n.Open) && n.Close != "" && n.Item != "", "nested needs mark, open with {name}, close and item", "calls", "nested")
 		}
 		if j := c.JSON; j != nil {
 			need(j.SingleKey || len(j.Name) > 0 && len(j.Arguments) > 0, "json needs name and arguments, or single_key", "calls", "json")
@@ -241,11 +248,15 @@ func (d *specDecoder) checkTagged(t *TaggedSpec, need func(bool, string, ...stri
 	}
 	at := []string{"calls", "tagged"}
 	need(strings.Contains(t.Open, "{name}"), "tagged.open needs {name}", append(at, "open")...)
-	need(strings.Contains(t.Param, "{name}"), "tagged.param needs {name}", append(at, "param")...)
+	need(named(t.Param), "tagged.param needs {name}, and text before it", append(at, "param")...)
+	need(len(t.Variants) == 0 || t.Mark != "", "tagged.variants needs mark, which they are other ways to write", append(at, "variants")...)
 	need(t.ParamClose != "", "tagged needs param_close", at...)
 	oneOf(t.Trim, choices["trim"], append(at, "trim")...)
 	oneOf(t.End, choices["end"], append(at, "end")...)
 }
+
+// named reports whether a tag has a place for a name, and begins before it.
+func named(tag string) bool { return strings.Index(strings.TrimLeft(tag, " "), "{name}") > 0 }
 
 func keys(m map[string]int) []string {
 	out := make([]string, 0, len(m))
