@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-dev/penstock/sdk/hook"
 	"github.com/penstock-dev/penstock/sdk/invoker"
 	"github.com/penstock-dev/penstock/sdk/judger"
+	"github.com/penstock-dev/penstock/sdk/schema"
 )
 
 // adapt makes an instance of any transport a value of its kind's interface.
@@ -54,7 +55,7 @@ func (r remote) ask(ctx context.Context, method string, in []byte, reply any) er
 		return err
 	}
 	if err := json.Unmarshal(out, reply); err != nil {
-		return r.bad(method, fmt.Errorf("the reply is not what a %s gives: %w", method, err))
+		return r.bad(method, fmt.Errorf("the reply is not what %s gives: %w", method, schema.Plain(err)))
 	}
 	return nil
 }

@@ -80,16 +80,21 @@ func (p *execProgram) describe(ctx context.Context) ([]component.Descriptor, err
 	return parseDescription(out)
 }
 
-// undescribed is a component of the kind that its key names, without config.
+// undescribed is a component of the kind that its key names. What it takes isn't
+// known, so that it takes any setting: a judger as input of each call, a hook as
+// config when it is opened.
 func (p *execProgram) undescribed(kind, name string) (component.Descriptor, error) {
 	d := component.Descriptor{Kind: kind, Name: name, Protocol: component.Protocol}
 	if kind == component.Judger {
-		d.Methods = []string{judger.MethodJudge}
+		d.Methods, d.Input = []string{judger.MethodJudge}, anything
 		return d, nil
 	}
-	d.Methods, d.Changes = []string{hook.Method}, everyPoint()
+	d.Methods, d.Changes, d.Config = []string{hook.Method}, everyPoint(), anything
 	return d, nil
 }
+
+// anything is the schema of settings that nobody described.
+var anything = json.RawMessage(`{"type":"object"}`)
 
 func (p *execProgram) close(context.Context) error {
 	p.supervisor.close()
@@ -358,14 +363,17 @@ func (t *talk) read() {
 		if len(line) == 0 {
 			continue
 		}
-		err := errors.New("it is no object")
+		err := errors.New("it is no JSON object")
 		if line[0] == '{' {
-			err = json.Unmarshal(line, &answer)
+			err = schema.Plain(json.Unmarshal(line, &answer))
+		}
+		if err == nil && answer.Result == nil && answer.Error == nil {
+			err = errors.New("it has neither result nor error")
 		}
 		switch {
-		case err == nil && (answer.Result != nil || answer.Error != nil && answer.ID != 0):
+		case err == nil && (answer.Result != nil || answer.ID != 0):
 			t.tell(answer.ID, &answer)
-		case err == nil && answer.Error != nil: // it could not read the request
+		case err == nil: // it could not read the request
 			t.tellAll(&answer)
 		case bytes.Contains(line, []byte(`"jsonrpc"`)):
 			t.tellAll(&rpcAnswer{bad: &badAnswer{BadReply, fmt.Sprintf("its answer can't be read (%v): %s", err, line[:min(len(line), 200)])}})

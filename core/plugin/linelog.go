@@ -75,7 +75,8 @@ func (l *lineLog) keep(p []byte) {
 }
 
 // tail is the end of what the plugin wrote; of a Go panic it is the message
-// and where it came from, however much followed.
+// and where it came from, however much followed. The line that says what went
+// wrong comes first, as that of a panic does, where more stands before it.
 func (l *lineLog) tail() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,20 +87,39 @@ func (l *lineLog) tail() string {
 	if over := len(text) - maxCause; over > 0 {
 		text = text[over:]
 	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(text), ""))
+	return tellingFirst(strings.TrimSpace(strings.ToValidUTF8(string(text), "")))
 }
 
-// reason is the first line of a panic, else the last line that the plugin
-// wrote; "" if it wrote nothing.
-func (l *lineLog) reason() string {
-	text := l.tail()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.panics {
-		text, _, _ = strings.Cut(text, "\n")
+const traceback = "Traceback (most recent call last):"
+
+// tellingFirst puts the line of a text that says the most in front of it: that
+// of the exception after a Python traceback, else the last one.
+func tellingFirst(text string) string {
+	lines := strings.Split(text, "\n")
+	if len(lines) == 1 {
 		return text
 	}
-	return text[strings.LastIndexByte(text, '\n')+1:]
+	telling := lines[len(lines)-1]
+	for i := len(lines) - 1; i >= 0; i-- {
+		if strings.TrimSpace(lines[i]) != traceback {
+			continue
+		}
+		for _, line := range lines[i+1:] {
+			if line != "" && line[0] != ' ' {
+				telling = line
+				break
+			}
+		}
+		break
+	}
+	return telling + "\nafter:\n" + text
+}
+
+// reason is the line of the tail that says the most; "" if the plugin wrote
+// nothing.
+func (l *lineLog) reason() string {
+	text, _, _ := strings.Cut(l.tail(), "\n")
+	return text
 }
 
 // note remembers a line of a panic and returns the level of a line that

@@ -252,6 +252,21 @@ func Decode(data []byte, v any) error {
 	return &Error{"", strings.TrimPrefix(err.Error(), "json: ")}
 }
 
+// Plain says what is wrong with JSON from outside in the words of JSON: the
+// pointer of a value of a wrong kind, what it is and what is wanted.
+func Plain(err error) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return fmt.Errorf("it is %s, want %s", wrong.Value, jsonName(wrong.Type))
+	case errors.As(err, &wrong):
+		return fmt.Errorf("/%s is %s, want %s", strings.ReplaceAll(wrong.Field, ".", "/"), wrong.Value, jsonName(wrong.Type))
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
 func jsonName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
