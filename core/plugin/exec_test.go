@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/penstock-dev/penstock/sdk/hook"
 	"github.com/penstock-dev/penstock/sdk/judger"
 	"github.com/penstock-dev/penstock/sdk/sdktest"
+	"github.com/penstock-dev/penstock/sdk/trial"
 )
 
 // noCache keeps Python from writing beside its sources.
@@ -117,8 +119,76 @@ done
 	assert.InDelta(t, 0.5, *v.Reward, 0)
 	assert.Equal(t, judger.Scored, v.Status)
 	assert.Contains(t, logged.String(), "msg=starting", "what is no answer is logged")
-	_, err = r.Judger(t.Context(), "short", json.RawMessage(`{"a":1}`))
-	require.ErrorContains(t, err, "/a: unknown field")
+	d, err := r.Describe("judger", "short")
+	require.NoError(t, err)
+	require.NoError(t, ValidateInput(d, json.RawMessage(`{"a":1}`)), "what it takes isn't known")
+}
+
+func TestAnExecHookThatDescribesNothingIsGivenItsSettings(t *testing.T) {
+	path := script(t, `while read -r line; do
+  id=${line#*\"id\":}; id=${id%%,*}
+  case $line in
+  *'"method":"open"'*) config=${line#*\"config\":}; config=${config%%\}*}; echo '{"jsonrpc":"2.0","id":'$id',"result":{}}' ;;
+  *'"method":"hook_apply"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"action":"deny","reason":"'${config##*:}'"}}' ;;
+  *) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no such method"}}' ;;
+  esac
+done
+`)
+	r, _ := load(t, Source{Key: "hook/short", Exec: []string{path}})
+	h, err := r.Hook(t.Context(), "short", json.RawMessage(`{"limit":17}`))
+	require.NoError(t, err)
+	got, err := trial.Answer(t.Context(), h, []byte(`{"point":"request","request":{"messages":[]}}`))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"action":"deny","reason":"17"}`, string(got))
+}
+
+// What is wrong with an answer is said in the words of JSON.
+func TestAnswersOfAWrongKind(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":"7","result":{}}`:              "its answer can't be read (/id is string, want integer)",
+		`{"jsonrpc":"2.0","id":$id}`:                          "its answer can't be read (it has neither result nor error)",
+		`{"jsonrpc":"2.0","id":$id,"result":{"reward":"1"}}`:  "the reply is not what judge gives: /reward is string, want number",
+		`{"jsonrpc":"2.0","id":$id,"result":{"reward":true}}`: "/reward is bool, want number",
+		`{"jsonrpc":"2.0","id":$id,"result":[1]}`:             "it is array, want object",
+		`{"jsonrpc":"2.0","id":$id,"error":"it went wrong"}`:  "/error is string, want object",
+		`["jsonrpc", 1]`: "it is no JSON object",
+		`{"jsonrpc":"2.0","id":$id,"result":{"components":4}}`: "/components is number, want object",
+	} {
+		path := script(t, `while read -r line; do
+  id=${line#*\"id\":}; id=${id%%,*}
+  case $line in
+  *'"method":"judge"'*) echo "`+strings.NewReplacer(`"`, `\"`).Replace(answer)+`" ;;
+  *) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no such method"}}' ;;
+  esac
+done
+`)
+		r, _ := load(t, Source{Key: "judger/odd", Exec: []string{path}})
+		_, err := ask(open(t, r, "odd"), "")
+		require.ErrorContains(t, err, want, answer)
+		assert.NotContains(t, err.Error(), "Go ", answer)
+	}
+}
+
+// The exception of a Python program is in the first line of the error, which is
+// all that a summary shows.
+func TestAPythonProgramThatDiesSaysItsException(t *testing.T) {
+	dir := t.TempDir()
+	for body, want := range map[string]string{
+		"import json\njson.loads('nope')\n":                                             "; it wrote: json.decoder.JSONDecodeError: Expecting value",
+		"def f():\n    raise ValueError('first line\\nsecond line')\nf()\n":             "; it wrote: ValueError: first line",
+		"try:\n    1 / 0\nexcept Exception:\n    raise KeyError('k')\n":                 "; it wrote: KeyError: 'k'",
+		"import sys\nprint('warming up', file=sys.stderr)\nsys.exit('no model here')\n": "; it wrote: no model here",
+		"def f(:\n": "; it wrote: SyntaxError:",
+	} {
+		path := filepath.Join(dir, "dies.py")
+		require.NoError(t, os.WriteFile(path, []byte(body), 0o600))
+		r := New(Options{CacheDir: t.TempDir()})
+		t.Cleanup(func() { require.NoError(t, r.Close(context.Background())) })
+		err := r.Add(t.Context(), Source{Key: "judger/dies", Exec: []string{"python3", path}, Env: noCache})
+		require.Error(t, err)
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		assert.Contains(t, first, want)
+	}
 }
 
 func TestFilesAreInTheDigest(t *testing.T) {
@@ -133,4 +203,23 @@ func TestFilesAreInTheDigest(t *testing.T) {
 	assert.Equal(t, plain.sum, again.sum)
 	_, err = c.program(python(t), []string{"no such file"})
 	require.ErrorContains(t, err, "files: ")
+}
+
+// The judger of the page that explains the messages does what the page says.
+func TestTheProgramOfTheProtocolsPageRuns(t *testing.T) {
+	page, err := os.ReadFile("../../examples/judger-python/README.md")
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(page), "```python\n")
+	require.True(t, ok)
+	program, _, ok := strings.Cut(rest, "```")
+	require.True(t, ok)
+	path := filepath.Join(t.TempDir(), "short.py")
+	require.NoError(t, os.WriteFile(path, []byte(program), 0o600))
+	r, _ := load(t, Source{Key: "judger/short", Exec: []string{"python3", path}, Env: noCache})
+	j := open(t, r, "short")
+	for text, want := range map[string]float64{"brief": 1, "by far too long": 0, strings.Repeat("x", maxInline): 0} {
+		v, err := j.Judge(t.Context(), judgeRequest(`{"input":{"most":10},"task":{},"rollout":{"final_text":"`+text+`"}}`))
+		require.NoError(t, err)
+		assert.InDelta(t, want, *v.Reward, 0)
+	}
 }

@@ -25,8 +25,14 @@ trusted: r.file("answer.txt") reads a file in it, and no path or link leads
 out; r.files() lists them; r.run(["pytest", "-q"], timeout=60) runs a command
 with limits of time and output, and leaves no process behind.
 
+Modules that the program imports belong into files: of the plugin's entry, so
+that a change in one of them is seen: { exec: [./exact.py], files:
+[./penstock.py, ./helper.py] }.
+
 The program speaks JSON-RPC 2.0 on standard input and output, one message a
-line. print() goes to standard error, which penstock logs.
+line: describe, open, close, and judge, judge_group or hook_apply, whose
+results are a verdict, a list of them and {"action": "continue"}. print() goes
+to standard error, which penstock logs.
 """
 
 import json
