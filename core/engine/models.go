@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/penstock-dev/penstock/core/format"
@@ -109,8 +110,22 @@ func connection(m *pipeline.Model) connect.Config {
 // CheckModels finds what is wrong with the models' own files and upstreams,
 // before anything starts.
 func CheckModels(ctx context.Context, p *pipeline.Pipeline) error {
+	files := map[string]string{} // of formats, by name
 	for _, name := range p.ModelOrder {
-		if err := checkModel(ctx, p.Models[name], p.Dir); err != nil {
+		m := p.Models[name]
+		if m.FormatFile {
+			format, err := format.CheckFile(m.Format)
+			switch {
+			case err != nil:
+				return fmt.Errorf("model %s: format: %w", name, err)
+			case slices.Contains(p.Plugins, "format/"+format):
+				return fmt.Errorf("model %s: format: %s is named %s, as a format of a plugin is: give one of them another name", name, m.Format, format)
+			case files[format] != "" && files[format] != m.Format:
+				return fmt.Errorf("model %s: format: %s and %s are both named %s: give one of them another name, as records and rows name the format and nothing else", name, m.Format, files[format], format)
+			}
+			files[format] = m.Format
+		}
+		if err := checkModel(ctx, m, p.Dir); err != nil {
 			return fmt.Errorf("model %s: %w", name, err)
 		}
 	}
@@ -118,11 +133,6 @@ func CheckModels(ctx context.Context, p *pipeline.Pipeline) error {
 }
 
 func checkModel(ctx context.Context, m *pipeline.Model, dir string) error {
-	if m.FormatFile {
-		if err := format.CheckFile(m.Format); err != nil {
-			return fmt.Errorf("format: %w", err)
-		}
-	}
 	if err := checkTemplate(ctx, m, dir); err != nil {
 		return fmt.Errorf("format: %w", err)
 	}

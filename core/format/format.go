@@ -156,17 +156,32 @@ func Resolve(ctx context.Context, spec, baseDir string, registry Registry) (f fo
 	return f, name, "", nil
 }
 
-// CheckFile finds what is wrong with a format file of the user's own. It has a
-// name of its own, as records and rows name the format and nothing else.
-func CheckFile(path string) error {
-	_, name, _, err := fromFile(path, "")
+// CheckFile finds what is wrong with a format file of the user's own, and
+// returns its name. It has a name of its own, as records and rows name the
+// format and nothing else.
+func CheckFile(path string) (name string, err error) {
+	s, _, err := readFile(path)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if shipped(name) != nil {
-		return fmt.Errorf("%s: a format named %s comes with penstock: give yours another name; with `extends: %[2]s` it begins as that one", path, name)
+	if _, err := format.New(s); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	return nil
+	for _, name := range append([]string{s.Name}, s.Aliases...) {
+		if shipped(name) != nil {
+			return "", fmt.Errorf("%s: a format named %s comes with penstock: give yours another name; with `extends: %[2]s` it begins as that one", path, name)
+		}
+	}
+	return s.Name, nil
+}
+
+func readFile(path string) (*format.Spec, []byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read format file: %w", err)
+	}
+	s, err := format.ParseSpec(path, data)
+	return s, data, err
 }
 
 func fromFile(spec, baseDir string) (format.Format, string, string, error) {
@@ -174,11 +189,7 @@ func fromFile(spec, baseDir string) (format.Format, string, string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(baseDir, path)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, "", "", fmt.Errorf("read format file: %w", err)
-	}
-	s, err := format.ParseSpec(path, data)
+	s, data, err := readFile(path)
 	if err != nil {
 		return nil, "", "", err
 	}

@@ -80,7 +80,7 @@ func TestResolveFile(t *testing.T) {
 	assert.EqualError(t, err, bad+`:2:1: format has no key "rendr" (did you mean "render"?)`)
 	require.NoError(t, os.WriteFile(bad, []byte("name: x\nrender: {user: '{{', assistant: a, generate: b}\n"), 0o644))
 	_, _, _, err = Resolve(t.Context(), "bad.yaml", dir, registry{})
-	assert.ErrorContains(t, err, bad+": format x: read template of user")
+	assert.ErrorContains(t, err, bad+":2:16: the template of user can't be used: unclosed action")
 }
 
 func TestIsFile(t *testing.T) {

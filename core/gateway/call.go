@@ -353,7 +353,9 @@ func (c *call) assemble() *failure {
 	case c.ctx.Err() != nil:
 		return c.cancelled()
 	case err != nil:
-		return fail(trace.CallInvalid, wire.Invalid, "the request can't be written for the model: %v", err)
+		why := fmt.Sprintf("the request can't be written for the model: %v", err)
+		c.s.fault(why)
+		return fail(trace.CallInvalid, wire.Invalid, "%s", why)
 	}
 	c.prompt = prompt
 	c.rec.PromptIDs, c.rec.Extends, c.rec.Rendered = prompt.IDs, prompt.Extends, prompt.Text

@@ -65,8 +65,9 @@ type Stats struct {
 	Cost      cost.Cost
 	BudgetHit bool
 	// Fault is why the last call failed, if the fault was not the agent's: the
-	// upstream's, or that of a hook that erred and so denied. What the agent
-	// made of it says nothing of the agent.
+	// upstream's, that of a format or template which has no way to write the
+	// request, or that of a hook that erred and so denied. What the agent made of
+	// it says nothing of the agent.
 	Fault string
 	// Spoilt is why some reply was not the model's any more: a hook erred after
 	// the model had answered, and what it denied for that stood in the reply.
@@ -206,6 +207,13 @@ func (s *Session) hookFailed(p hook.Point, name string, err error) {
 	} else if s.stats.Spoilt == "" {
 		s.stats.Spoilt = why
 	}
+}
+
+// fault notes why a call failed that the agent could not have made better.
+func (s *Session) fault(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Fault = why
 }
 
 // outcome notes whose fault it was that a call failed.
