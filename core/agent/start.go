@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-dev/penstock/core/shell"
 )
 
 // Reason says why a program could not be started.
@@ -185,7 +187,7 @@ func usable(argv0, path string) *StartError {
 	case !info.Mode().IsRegular():
 		e.Detail, e.Err = "it is no regular file", syscall.EACCES
 	case info.Mode()&0o111 == 0:
-		e.Detail, e.Err = "no run bit is set: chmod +x "+path, syscall.EACCES
+		e.Detail, e.Err = "no run bit is set: chmod +x "+shell.Quote(path), syscall.EACCES
 	default:
 		err := unix.Access(path, unix.X_OK)
 		if err == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-dev/penstock/core/cli/shown"
 	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/pipeline"
+	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/judger"
 )
@@ -206,7 +207,7 @@ func (c *comparison) print(all []*tally) {
 		fmt.Fprintf(out, "%s no workspace any more that a judge could look into; `workspace: { keep: always }` keeps it\n", count(c.blind, "rollout has", "rollouts have"))
 	}
 	if len(all) > 0 {
-		fmt.Fprintf(out, "kept beside the run's own verdicts as %s; one rollout: penstock trace show %s ROLLOUT\n", c.id, c.app.relative(c.dir))
+		fmt.Fprintf(out, "kept beside the run's own verdicts as %s; one rollout: penstock trace show %s ROLLOUT\n", c.id, shell.Quote(c.app.relative(c.dir)))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/core/trace"
 )
 
@@ -71,7 +72,7 @@ func (a *App) convert(ctx context.Context, dir, to, out, stage, with string) (er
 	if seen, err := store.RowEditsEnded(ctx, stage); err != nil {
 		return &exitError{exitInfra, err}
 	} else if hooked && !seen {
-		return &exitError{exitUsage, fmt.Errorf("convert %s: the hooks of stage %s have not seen its rows yet; go on with: penstock resume %s", dir, stage, dir)}
+		return &exitError{exitUsage, fmt.Errorf("convert %s: the hooks of stage %s have not seen its rows yet; go on with: penstock resume %s", dir, stage, shell.Quote(dir))}
 	}
 	if out == "" {
 		out = "rows." + run.Escape(to)

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-dev/penstock/core/gateway"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/core/trace"
 )
 
@@ -100,9 +101,9 @@ func (a *App) gateway(ctx context.Context, path string, set []string, out, model
 		name = model
 	}
 	fmt.Fprintf(a.Stdout, "# session %s of model %s, recorded in %s; Ctrl-C ends it\n", s.ID(), name, a.relative(folder.Dir))
-	fmt.Fprintf(a.Stdout, "export ANTHROPIC_BASE_URL=%s ANTHROPIC_API_KEY=%s ANTHROPIC_MODEL=%s\n", s.Root(), s.Token(), name)
-	fmt.Fprintf(a.Stdout, "export OPENAI_BASE_URL=%s/v1 OPENAI_API_KEY=%s OPENAI_MODEL=%s\n", s.Root(), s.Token(), name)
-	fmt.Fprintf(a.Stdout, "export GOOGLE_GEMINI_BASE_URL=%s GEMINI_API_KEY=%s GEMINI_MODEL=%s\n", s.Root(), s.Token(), name)
+	fmt.Fprintf(a.Stdout, "export ANTHROPIC_BASE_URL=%s ANTHROPIC_API_KEY=%s ANTHROPIC_MODEL=%s\n", s.Root(), s.Token(), shell.Quote(name))
+	fmt.Fprintf(a.Stdout, "export OPENAI_BASE_URL=%s/v1 OPENAI_API_KEY=%s OPENAI_MODEL=%s\n", s.Root(), s.Token(), shell.Quote(name))
+	fmt.Fprintf(a.Stdout, "export GOOGLE_GEMINI_BASE_URL=%s GEMINI_API_KEY=%s GEMINI_MODEL=%s\n", s.Root(), s.Token(), shell.Quote(name))
 	<-ctx.Done()
 	file.Status = trace.Completed
 	return folder.WriteFile(file)

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/core/trace"
 )
 
@@ -118,7 +119,7 @@ func (a *App) parkShow() *cobra.Command {
 				p, err := store.Park(c.Context(), args[1])
 				switch {
 				case errors.Is(err, trace.ErrNotFound):
-					return &exitError{exitUsage, fmt.Errorf("there is no park %s; see penstock park ls %s", args[1], args[0])}
+					return &exitError{exitUsage, fmt.Errorf("there is no park %s; see penstock park ls %s", args[1], shell.Quote(args[0]))}
 				case err != nil:
 					return &exitError{exitInfra, err}
 				case asJSON:
@@ -156,13 +157,13 @@ func (a *App) showPark(dir string, p *trace.Park) {
 	if p.Status != trace.ParkWaiting {
 		return
 	}
-	fmt.Fprintf(a.Stdout, "\nanswer in place of %s:  penstock park answer %s %s '{...}'\n", p.Stage, dir, p.ID)
+	fmt.Fprintf(a.Stdout, "\nanswer in place of %s:  penstock park answer %s %s '{...}'\n", p.Stage, shell.Quote(dir), p.ID)
 	if p.Loop != "" {
-		fmt.Fprintf(a.Stdout, "let the loop go on:    penstock park answer %s %s --reset-round\n", dir, p.ID)
+		fmt.Fprintf(a.Stdout, "let the loop go on:    penstock park answer %s %s --reset-round\n", shell.Quote(dir), p.ID)
 	} else {
-		fmt.Fprintf(a.Stdout, "try the stage again:   penstock park answer %s %s\n", dir, p.ID)
+		fmt.Fprintf(a.Stdout, "try the stage again:   penstock park answer %s %s\n", shell.Quote(dir), p.ID)
 	}
-	fmt.Fprintf(a.Stdout, "give it up:            penstock park abandon %s %s\n", dir, p.ID)
+	fmt.Fprintf(a.Stdout, "give it up:            penstock park abandon %s %s\n", shell.Quote(dir), p.ID)
 }
 
 func (a *App) parkAnswer() *cobra.Command {
@@ -188,7 +189,7 @@ func (a *App) parkAnswer() *cobra.Command {
 					answer.Output = in
 				}
 			}
-			command := "penstock park answer " + args[0] + " " + args[1]
+			command := "penstock park answer " + shell.Quote(args[0]) + " " + args[1]
 			if len(args) == 3 {
 				command += " '{...}'"
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-dev/penstock/core/cli/shown"
 	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/core/trace"
 )
 
@@ -201,13 +202,13 @@ func (p *progress) summary(t *run.Totals) {
 	fmt.Fprintf(w, "model calls\t%s\n", filepath.Join(dir, "trace", "penstock.db"))
 	w.Flush()
 	for _, e := range p.parked {
-		fmt.Fprintf(p.out, "\n%s waits in stage %s (%s): %s\n  penstock park show %s %s\n", shown.Line(e.Rollout), e.Stage, e.Reason, shown.Lines(e.Message), dir, e.Park)
+		fmt.Fprintf(p.out, "\n%s waits in stage %s (%s): %s\n  penstock park show %s %s\n", shown.Line(e.Rollout), e.Stage, e.Reason, shown.Lines(e.Message), shell.Quote(dir), e.Park)
 	}
 	if n := t.Status[trace.Parked] - len(p.parked); n > 0 {
-		fmt.Fprintf(p.out, "\n%s for an answer: penstock park ls %s\n", count(n, "rollout waits", "rollouts wait"), dir)
+		fmt.Fprintf(p.out, "\n%s for an answer: penstock park ls %s\n", count(n, "rollout waits", "rollouts wait"), shell.Quote(dir))
 	}
 	if n := t.Status[trace.Cancelled] + t.Status[trace.Queued] + t.Status[trace.Running]; n > 0 {
-		fmt.Fprintf(p.out, "\n%s not done; go on with: penstock resume %s\n", count(n, "rollout is", "rollouts are"), dir)
+		fmt.Fprintf(p.out, "\n%s not done; go on with: penstock resume %s\n", count(n, "rollout is", "rollouts are"), shell.Quote(dir))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-dev/penstock/core/engine"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/core/trace"
 )
 
@@ -28,7 +29,7 @@ func (a *App) resumeCommand() *cobra.Command {
 		Example: "  penstock resume runs/latest",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.resume(c.Context(), args[0], resumption{command: "penstock resume " + args[0], accept: f.accept, json: f.json, plain: f.plain})
+			return a.resume(c.Context(), args[0], resumption{command: "penstock resume " + shell.Quote(args[0]), accept: f.accept, json: f.json, plain: f.plain})
 		},
 	}
 	c.Flags().BoolVar(&f.accept, "accept-changes", false, "go on although plugins or files are not those that the run began with")
@@ -108,7 +109,7 @@ func (a *App) resume(ctx context.Context, dir string, o resumption) (err error) 
 		case err != nil:
 			return &exitError{exitInfra, err}
 		case o.later:
-			fmt.Fprintf(a.Stdout, "taken; go on with: penstock resume %s\n", dir)
+			fmt.Fprintf(a.Stdout, "taken; go on with: penstock resume %s\n", shell.Quote(dir))
 			return nil
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/plugin"
 	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/core/trace"
 )
 
@@ -179,12 +180,12 @@ func (a *App) execute(ctx context.Context, x execution) (err error) {
 	totals, err := e.Run(ctx)
 	stopClock()
 	if err != nil {
-		return &exitError{exitInfra, fmt.Errorf("%w\ngo on with: penstock resume %s", err, a.relative(x.folder.Dir))}
+		return &exitError{exitInfra, fmt.Errorf("%w\ngo on with: penstock resume %s", err, shell.Quote(a.relative(x.folder.Dir)))}
 	}
 	show.summary(totals)
 	switch s := totals.Status; {
 	case len(totals.Lost) > 0:
-		return &exitError{exitInfra, fmt.Errorf("rows are left out, as a hook failed; once it works, have them written with: penstock resume %s", a.relative(x.folder.Dir))}
+		return &exitError{exitInfra, fmt.Errorf("rows are left out, as a hook failed; once it works, have them written with: penstock resume %s", shell.Quote(a.relative(x.folder.Dir)))}
 	case s[trace.Parked] > 0:
 		return &exitError{exitParked, nil}
 	case s[trace.Completed] != totals.Rollouts:

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-dev/penstock/core/notify"
 	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/run"
+	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/chat"
 )
@@ -117,7 +118,7 @@ func (e *Engine) tell(ctx context.Context, p *trace.Park) error {
 	line, err := chat.Marshal(parkMessage{
 		Park: p.ID, Run: e.Folder.ID, Rollout: p.Rollout, Task: p.Task, Phase: p.Stage, Pass: p.Pass, Max: p.Max, Reason: p.Reason,
 		Message: p.Message, Output: p.Output, Raw: raw, Cost: p.Cost, Basis: p.CostBasis,
-		Command: fmt.Sprintf("penstock park answer %s %s", e.Folder.Dir, p.ID),
+		Command: fmt.Sprintf("penstock park answer %s %s", shell.Quote(e.Folder.Dir), p.ID),
 	})
 	if err != nil {
 		return fmt.Errorf("write the message of park %s: %w", p.ID, err)

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/penstock-dev/penstock/core/shell"
 )
 
 // command is what a plugin's argv starts.
@@ -72,7 +74,7 @@ func executable(name string) (string, error) {
 	case info.IsDir():
 		return "", fmt.Errorf("%s is a folder; write {go: %s} to build it", path, path)
 	case info.Mode()&0o111 == 0:
-		return "", fmt.Errorf("%s may not be run: chmod +x %s", path, path)
+		return "", fmt.Errorf("%s may not be run: chmod +x %s", path, shell.Quote(path))
 	}
 	return filepath.Abs(path)
 }

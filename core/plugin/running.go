@@ -23,6 +23,7 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
 
+	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/core/temp"
 	"github.com/penstock-dev/penstock/sdk/component"
 	"github.com/penstock-dev/penstock/sdk/proto"
@@ -252,7 +253,7 @@ func (g *group) explain(err error) error {
 	first := g.firstLine()
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s may not be run: chmod +x %s", path, path)
+		return fmt.Errorf("%s may not be run: chmod +x %s", path, shell.Quote(path))
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s is missing, or the interpreter that it names", path)
 	case errors.Is(err, syscall.ENOEXEC):

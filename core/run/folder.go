@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/oklog/ulid/v2"
+
+	"github.com/penstock-dev/penstock/core/shell"
 )
 
 // Folder is an open, locked run folder. The lock dies with the process.
@@ -82,7 +84,7 @@ func (f *Folder) taken(given string) error {
 	if _, err := os.Stat(f.Path("run.json")); err != nil {
 		return fmt.Errorf("create run folder: %s is not empty; choose another with --out", f.Dir)
 	}
-	return fmt.Errorf("create run folder: %s holds a run already; choose another with --out, or go on with that run: penstock resume %s", f.Dir, given)
+	return fmt.Errorf("create run folder: %s holds a run already; choose another with --out, or go on with that run: penstock resume %s", f.Dir, shell.Quote(given))
 }
 
 // discard takes away a run that never began: what Create made and what was

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-dev/penstock/core/plugin/scaffold"
+	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/sdk/component"
 )
 
@@ -30,6 +31,7 @@ func (o Options) newCommand() *cobra.Command {
 				return err
 			}
 			if f.json {
+				p.Next = append([]string{"cd " + shell.Quote(p.Dir)}, p.Next...)
 				return printJSON(c.OutOrStdout(), p)
 			}
 			return printNew(c.OutOrStdout(), p)
@@ -43,6 +45,6 @@ func (o Options) newCommand() *cobra.Command {
 
 func printNew(w io.Writer, p *scaffold.Plugin) error {
 	_, err := fmt.Fprintf(w, "wrote %s into %s; edit %s\n\nNext:\n\n    cd %s\n    %s\n",
-		p.Key, p.Dir, filepath.Join(p.Dir, filepath.FromSlash(p.Edit)), p.Dir, strings.Join(p.Next, "\n    "))
+		p.Key, p.Dir, filepath.Join(p.Dir, filepath.FromSlash(p.Edit)), shell.Quote(p.Dir), strings.Join(p.Next, "\n    "))
 	return err
 }
