@@ -2,6 +2,7 @@ package plugincmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -26,7 +27,7 @@ func (o Options) lockCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.with(c.Context(), func(r *plugin.Registry) error {
-				return o.lock(c.Context(), r, c.OutOrStdout(), args[0], f.dirs, f.json)
+				return o.lock(c.Context(), r, c.OutOrStdout(), c.ErrOrStderr(), args[0], f.dirs, f.json)
 			})
 		},
 	}
@@ -35,12 +36,17 @@ func (o Options) lockCommand() *cobra.Command {
 	return c
 }
 
-func (o Options) lock(ctx context.Context, r *plugin.Registry, w io.Writer, path string, dirs []string, asJSON bool) error {
+func (o Options) lock(ctx context.Context, r *plugin.Registry, w, notes io.Writer, path string, dirs []string, asJSON bool) error {
 	plugins, err := o.lockable(ctx, r, path, dirs)
 	if err != nil {
 		return err
 	}
 	changes, err := lock.Write(path, plugins)
+	var bad *lock.Unreadable
+	if errors.As(err, &bad) {
+		fmt.Fprintf(notes, "%s was no lock file (%s) and is written anew; lock the other pipelines beside it again\n", bad.Path(), bad.Why())
+		changes, err = lock.WriteAnew(path, plugins)
+	}
 	if err != nil {
 		return err
 	}

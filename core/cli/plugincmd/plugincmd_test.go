@@ -69,6 +69,23 @@ func TestAPythonPluginFromNothingToLocked(t *testing.T) {
 	out, err = run(t, "lock", pipeline)
 	require.NoError(t, err)
 	assert.Contains(t, out, "was "+in[0].Digest)
+	for _, text := range []string{"", "garbage\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join("my_judge", "penstock.lock"), []byte(text), 0o600))
+		out, err = run(t, "lock", pipeline)
+		require.NoError(t, err)
+		assert.Contains(t, out, "was no lock file (")
+		assert.Contains(t, out, "wrote my_judge/penstock.lock\n")
+	}
+}
+
+func TestTheCommandsOfANewPluginArePastedIntoAShell(t *testing.T) {
+	folder(t)
+	out, err := run(t, "new", "judger", "my_judge", "--dir", "it's a b/日本")
+	require.NoError(t, err)
+	assert.Contains(t, out, "\n    cd 'it'\\''s a b/日本'\n")
+	out, err = run(t, "new", "judger", "my_judge", "--dir", "c d", "--json")
+	require.NoError(t, err)
+	assert.Contains(t, out, `"cd 'c d'",`)
 }
 
 func appendTo(path, text string) error {

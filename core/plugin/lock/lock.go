@@ -18,14 +18,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-dev/penstock/core/shell"
 )
 
 // Name is the name of the file.
@@ -75,12 +79,43 @@ func Read(pipeline string) (*File, error) {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	if err := d.Decode(f); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, &Unreadable{path, plain(err), "penstock plugin lock " + shell.Quote(pipeline)}
 	}
 	if f.Penstock != version {
 		return nil, fmt.Errorf("%s: it is of version %q, want %q", path, f.Penstock, version)
 	}
 	return f, nil
+}
+
+// Unreadable is a lock file that is none: empty, cut off, or of something else.
+type Unreadable struct {
+	path, why, anew string
+}
+
+func (u *Unreadable) Error() string {
+	return fmt.Sprintf("%s is no lock file: %s\nno plugin runs until it is mended or written anew, for what is there now, with: %s", u.path, u.why, u.anew)
+}
+
+// Why says what is wrong with the file at Path.
+func (u *Unreadable) Why() string { return u.why }
+
+// Path is the file.
+func (u *Unreadable) Path() string { return u.path }
+
+// goTypes are the names of our types in yaml's messages.
+var goTypes = regexp.MustCompile("cannot unmarshal !!([a-z]+)(?: `[^`]*`)? into \\S+")
+
+// plain says in a line what is wrong with a lock file.
+func plain(err error) string {
+	if errors.Is(err, io.EOF) {
+		return "it is empty"
+	}
+	text, more, _ := strings.Cut(strings.TrimPrefix(err.Error(), "yaml: "), ":\n")
+	if more != "" {
+		text, _, _ = strings.Cut(strings.TrimSpace(more), "\n")
+	}
+	text = goTypes.ReplaceAllString(text, "want a mapping of names to sums, this is of kind $1")
+	return strings.TrimSuffix(text, " in type lock.File")
 }
 
 // want is the sha256 that a key is locked to here.
@@ -109,9 +144,9 @@ func Hold(pipeline string, locked bool, dirs ...string) (*Holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Holder{pipeline: pipeline, file: f, locked: locked, accept: "penstock plugin lock " + pipeline}
+	h := &Holder{pipeline: pipeline, file: f, locked: locked, accept: "penstock plugin lock " + shell.Quote(pipeline)}
 	for _, d := range dirs {
-		h.accept += " --plugin-dir " + d
+		h.accept += " --plugin-dir " + shell.Quote(d)
 	}
 	return h, nil
 }
@@ -164,6 +199,15 @@ func Write(pipeline string, plugins []Plugin) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
+	return f.write(pipeline, plugins)
+}
+
+// WriteAnew is Write in the place of a file that is Unreadable.
+func WriteAnew(pipeline string, plugins []Plugin) ([]Change, error) {
+	return (&File{Penstock: version}).write(pipeline, plugins)
+}
+
+func (f *File) write(pipeline string, plugins []Plugin) ([]Change, error) {
 	if f.Plugins == nil {
 		f.Plugins = map[string]map[string]string{}
 	}

@@ -81,11 +81,33 @@ func TestOtherSystemsStayUnlessThePluginChanged(t *testing.T) {
 }
 
 func TestABadLockIsRefused(t *testing.T) {
-	pipeline := filepath.Join(t.TempDir(), "pipeline.yaml")
+	pipeline := filepath.Join(t.TempDir(), "my pipeline.yaml")
 	for text, want := range map[string]string{
-		"penstock: lock/v9\n": "it is of version", "penstock: lock/v1\nplugin: {}\n": "field plugin not found", "\t": "penstock.lock",
+		"penstock: lock/v9\n":               "it is of version",
+		"penstock: lock/v1\nplugin: {}\n":   "is no lock file: line 2: field plugin not found\n",
+		"\t":                                "penstock.lock is no lock file: ",
+		"":                                  "penstock.lock is no lock file: it is empty\n",
+		"# all of it was cut off\n":         "it is empty",
+		"garbage":                           "is no lock file: line 1: want a mapping of names to sums, this is of kind str\n",
+		"penstock: lock/v1\nplugins: [a]\n": "line 2: want a mapping of names to sums, this is of kind seq",
+		"penstock: lock/v1\nplugins: {judger/a: 1}\n": "want a mapping of names to sums, this is of kind int",
+		"<<<<<<< HEAD\npenstock: lock/v1\n":           "is no lock file: line ",
 	} {
 		require.NoError(t, os.WriteFile(Path(pipeline), []byte(text), 0o600))
-		require.ErrorContains(t, check(pipeline, nil, false), want, strings.TrimSpace(text))
+		err := check(pipeline, nil, false)
+		require.ErrorContains(t, err, want, text)
+		assert.NotContains(t, err.Error(), "lock.File", text)
+		_, refused := Write(pipeline, []Plugin{{"judger/a", "1", false}})
+		require.Error(t, refused, text)
+		var bad *Unreadable
+		if text == "penstock: lock/v9\n" {
+			require.NotErrorAs(t, refused, &bad, "a newer penstock's is not thrown away")
+			continue
+		}
+		require.ErrorAs(t, refused, &bad)
+		require.ErrorContains(t, err, "with: penstock plugin lock '"+pipeline+"'")
+		_, err = WriteAnew(pipeline, []Plugin{{"judger/a", "1", false}})
+		require.NoError(t, err)
+		require.NoError(t, check(pipeline, map[string]string{"judger/a": "1"}, true))
 	}
 }
