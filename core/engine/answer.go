@@ -72,11 +72,16 @@ func take(ctx context.Context, store *trace.Store, park *trace.Park, loop *pipel
 	if err != nil {
 		return err
 	}
-	if a.ResetRound {
+	if loop != nil {
 		if ro.Loops == nil {
 			ro.Loops = map[string]trace.LoopGrant{}
 		}
-		ro.Loops[loop.ID] = trace.LoopGrant{More: ro.Loops[loop.ID].More + loop.Loop.Max, From: park.Pass}
+		// What a person found is worth another pass, if there is one left.
+		grant := trace.LoopGrant{More: ro.Loops[loop.ID].More, From: park.Pass}
+		if a.ResetRound {
+			grant.More += loop.Loop.Max
+		}
+		ro.Loops[loop.ID] = grant
 	}
 	now := time.Now().UTC()
 	var res *trace.StageResult

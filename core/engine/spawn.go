@@ -416,6 +416,9 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 	case v.idle.Load():
 		result.Error = fmt.Sprintf("the program neither wrote nor called the model for %s", v.stage.Idle)
 	}
+	if result.Error == "" {
+		result.Error = v.bounded(status)
+	}
 	if exit.OutputErr != nil {
 		v.warn(v.stage.ID, fmt.Sprintf("output could not be stored whole: %v", exit.OutputErr))
 	}
@@ -435,6 +438,22 @@ func (v *invocation) result(ctx context.Context, exit *agent.Exit) (*invoker.Res
 		result.Usage = &chat.Usage{}
 	}
 	return result, status, nil
+}
+
+// bounded says which of the stage's bounds ended the program.
+func (v *invocation) bounded(status string) string {
+	b := v.stage.Budget
+	switch {
+	case status == "timeout":
+		return fmt.Sprintf("the program ran for longer than %s", v.stage.Timeout)
+	case status == invoker.Budget && v.used.limit(v.stage) < v.stage.Timeout && v.used.wall > 0:
+		return fmt.Sprintf("the program ran into the stage's budget of %s, of which earlier tries had used %s", b.Wall, v.used.wall.Round(time.Millisecond))
+	case status == invoker.Budget && v.used.limit(v.stage) < v.stage.Timeout:
+		return fmt.Sprintf("the program ran into the stage's budget of %s", b.Wall)
+	case status == invoker.Budget:
+		return "a call was refused, as the stage's budget is used up"
+	}
+	return ""
 }
 
 // artifacts keeps what the program changed in its workspace.

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/penstock-dev/penstock/sdk/chat"
@@ -126,7 +127,8 @@ func usesRule(d component.Descriptor, kind string) (any, error) {
 	if len(required) > 0 {
 		keys = append(keys, "with")
 	}
-	if d.Want("model") {
+	direct := slices.ContainsFunc(slices.Collect(maps.Values(d.Modes)), func(m component.Mode) bool { return m.Direct })
+	if d.Want("model") && !direct { // by a mode that is direct it has none
 		keys = append(keys, "model")
 	}
 	if len(keys) > 0 {
