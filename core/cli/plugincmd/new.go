@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-dev/penstock/core/plugin"
 	"github.com/penstock-dev/penstock/core/plugin/scaffold"
 	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/sdk/component"
@@ -26,7 +27,11 @@ func (o Options) newCommand() *cobra.Command {
 		Example: "  penstock plugin new judger my_judge\n  penstock plugin new hook no_rm --lang python",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := scaffold.New(scaffold.Options{Kind: args[0], Name: args[1], Language: f.language, Dir: f.dir})
+			var p *scaffold.Plugin
+			err := o.with(c.Context(), func(r *plugin.Registry) (err error) {
+				p, err = scaffold.New(scaffold.Options{Kind: args[0], Name: args[1], Language: f.language, Dir: f.dir, Taken: r.Names(args[0])})
+				return err
+			})
 			if err != nil {
 				return err
 			}

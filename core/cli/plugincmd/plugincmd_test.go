@@ -118,7 +118,7 @@ func TestWhatIsNoPluginIsTold(t *testing.T) {
 		"it is no plugin: want a plugin.yaml":   {"test", dir},
 		"there is no kind \"judge\"":            {"ls", "--kind", "judge"},
 		"holds no plugin.yaml":                  {"ls", "--plugin-dir", dir},
-		"no template for a converter in python": {"new", "converter", "x", "--lang", "python"},
+		"no template for the kind converter in python": {"new", "converter", "x", "--lang", "python"},
 		"no such file":                          {"lock", "none.yaml"},
 	} {
 		_, err := run(t, args...)

@@ -26,6 +26,13 @@ import (
 //go:embed templates
 var templates embed.FS
 
+// notModules are the names that no module of Python may have here: its keywords,
+// the modules of its standard library, which one of that name would hide, and
+// the sdk's own.
+//
+//go:embed python.txt
+var notModules string
+
 // Languages lists the languages, the default first.
 var Languages = []string{"go", "go-wasm", "python", "c", "assemblyscript"}
 
@@ -43,6 +50,9 @@ var kindsOf = map[string][]string{
 type Options struct {
 	Kind, Name, Language string
 	Dir                  string // default ./NAME; it must be new or empty
+	// Taken are the names of the kind that are built in: a plugin of such a name
+	// is refused by a pipeline that doesn't say that it wants it.
+	Taken []string
 }
 
 // Plugin is what was written.
@@ -97,15 +107,20 @@ func (o *Options) view() (*view, error) {
 	case !ok:
 		return nil, fmt.Errorf("there is no language %q; the languages are %s", o.Language, strings.Join(Languages, ", "))
 	case !slices.Contains(kinds, o.Kind):
-		return nil, fmt.Errorf("no template for a %s in %s; %s has %s, and go has every kind", o.Kind, o.Language, o.Language, strings.Join(kinds, ", "))
+		return nil, fmt.Errorf("there is no template for the kind %s in %s; %s has %s, and go has every kind", o.Kind, o.Language, o.Language, strings.Join(kinds, " and "))
 	case !names.MatchString(o.Name):
 		return nil, fmt.Errorf("%q can't be a plugin's name: it begins with a small letter and has small letters, digits, _ and - only", o.Name)
+	case slices.Contains(o.Taken, o.Name):
+		return nil, fmt.Errorf("%s/%s is built in; choose another name, such as my_%s", o.Kind, o.Name, o.Name)
 	}
 	if o.Dir == "" {
 		o.Dir = o.Name
 	}
 	v := &view{Kind: o.Kind, Name: o.Name, Ident: strings.ReplaceAll(o.Name, "-", "_"), Module: sdk.Module}
 	v.Key, v.Dir = o.Kind+"/"+o.Name, o.Dir
+	if o.Language == "python" && slices.Contains(strings.Fields(notModules), v.Ident) {
+		v.Ident += "_" + o.Kind
+	}
 	v.describe(o.Language)
 	return v, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"go/format"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,11 +69,12 @@ func checkFiles(t *testing.T, dir string, files []string) {
 func TestWhatCanNotBeWrittenIsToldAndLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	for want, o := range map[string]Options{
-		`there is no kind "juger"; the kinds are invoker, judger`: {Kind: "juger", Name: "a"},
-		`there is no language "perl"; the languages are go,`:      {Kind: "judger", Name: "a", Language: "perl"},
-		"no template for a format in c; c has judger, hook":       {Kind: "format", Name: "a", Language: "c"},
-		`"../a" can't be a plugin's name`:                         {Kind: "judger", Name: "../a"},
-		`"A b" can't be a plugin's name`:                          {Kind: "judger", Name: "A b"},
+		`there is no kind "juger"; the kinds are invoker, judger`:              {Kind: "juger", Name: "a"},
+		`there is no language "perl"; the languages are go,`:                   {Kind: "judger", Name: "a", Language: "perl"},
+		"there is no template for the kind format in c; c has judger and hook": {Kind: "format", Name: "a", Language: "c"},
+		"judger/answer is built in; choose another name, such as my_answer":    {Kind: "judger", Name: "answer", Taken: []string{"answer"}},
+		`"../a" can't be a plugin's name`:                                      {Kind: "judger", Name: "../a"},
+		`"A b" can't be a plugin's name`:                                       {Kind: "judger", Name: "A b"},
 	} {
 		o.Dir = filepath.Join(dir, "new")
 		_, err := New(o)
@@ -82,4 +84,33 @@ func TestWhatCanNotBeWrittenIsToldAndLeavesNothing(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))
 	_, err := New(Options{Kind: "judger", Name: "a", Dir: dir})
 	require.ErrorContains(t, err, "is not empty; nothing was written")
+}
+
+// Names that mean something to Python are names of plugins like others: the
+// tests that a plugin comes with run.
+func TestAPythonPluginMayHaveANameOfPythons(t *testing.T) {
+	for _, name := range []string{"json", "re", "types", "import", "unittest", "penstock", "none", "penstock-grpc", "test", "my_judge"} {
+		dir := filepath.Join(t.TempDir(), name)
+		p, err := New(Options{Kind: "judger", Name: name, Language: "python", Dir: dir})
+		require.NoError(t, err)
+		assert.Equal(t, "judger/"+name, p.Key)
+		cmd := exec.CommandContext(t.Context(), "python3", "-m", "unittest")
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, out)
+		assert.Contains(t, string(out), "Ran 1 test", name)
+	}
+}
+
+// A Go module of a name without a dot may be one of Go's own, as main is, which
+// nothing can import.
+func TestAGoPluginsModuleIsNoneOfGos(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "main")
+	_, err := New(Options{Kind: "judger", Name: "main", Dir: dir})
+	require.NoError(t, err)
+	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	require.NoError(t, err)
+	module, _, _ := strings.Cut(strings.TrimPrefix(string(data), "module "), "\n")
+	first, _, _ := strings.Cut(module, "/")
+	assert.Contains(t, first, ".", module)
 }
