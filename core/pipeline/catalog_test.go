@@ -101,6 +101,7 @@ func newCatalog() testCatalog {
 		Methods: []string{judger.MethodJudgeGroup}})
 	add(component.Descriptor{Kind: "hook", Name: "mask", Config: schema.Of[maskConfig](), Changes: []string{"request", "reply"}})
 	add(component.Descriptor{Kind: "hook", Name: "sanitize-tools", Config: schema.Of[none](), Changes: []string{"tool_call"}})
+	add(component.Descriptor{Kind: "hook", Name: "tool-guard", Config: schema.Of[none](), Changes: []string{"tool_call"}})
 	add(component.Descriptor{Kind: "hook", Name: "rows", Config: schema.Of[none](), Changes: []string{"row"}})
 	add(component.Descriptor{Kind: "hook", Name: "guard", Config: schema.Of[none](), Changes: []string{"request", "stage.before"}, Observes: []string{"stage.after", "row"}})
 	add(component.Descriptor{Kind: "converter", Name: "rows", Config: schema.Of[none]()})

@@ -298,9 +298,24 @@ func (c *check) hooks(list *yaml.Node, points ...string) []HookUse {
 		}
 		use.Observes, use.Changes = among(points, d.Observes), among(points, d.Changes)
 		use.Config = c.settings(uses, n, d, nil, "").config
+		c.guarded(uses, name, out)
 		out = append(out, use)
 	}
 	return out
+}
+
+// guarded warns of a guard that sees calls before they are repaired: what the
+// repair makes of one, no rule has looked at.
+func (c *check) guarded(at *yaml.Node, name string, before []HookUse) {
+	if name != "sanitize-tools" {
+		return
+	}
+	for _, b := range before {
+		if b.Name == "tool-guard" {
+			c.f.warnf(c.f.at(at), "order", "put hook/sanitize-tools before hook/tool-guard", "hook/tool-guard sees calls as the model wrote them, and hook/sanitize-tools repairs them afterwards")
+			return
+		}
+	}
 }
 
 // among are those of want that have holds, too.

@@ -12,8 +12,11 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/penstock-dev/penstock/sdk/doc"
 	"github.com/penstock-dev/penstock/sdk/hook"
 )
 
@@ -27,7 +30,7 @@ type Config struct {
 type Rule struct {
 	Action    string            `json:"action" enum:"allow,deny"`
 	Tool      string            `json:"tool,omitempty" desc:"name of the tool, without regard to case; * stands for any text; default all tools"`
-	Arguments map[string]string `json:"arguments,omitempty" desc:"regular expressions by argument, found in its text; a key that begins with / is a JSON Pointer; an argument that isn't there doesn't match"`
+	Arguments map[string]string `json:"arguments,omitempty" desc:"regular expressions by argument, found in its text; a key that begins with / is a JSON Pointer; an argument that isn't there doesn't match; to deny, names match in any case, and arguments that are no object match"`
 	Any       string            `json:"any,omitempty" desc:"regular expression that is found in some key or value of the arguments"`
 	Reason    string            `json:"reason,omitempty" desc:"what the model is told of a call that is denied"`
 }
@@ -142,6 +145,9 @@ func (r *rule) matches(name string, e *hook.Event) bool {
 	}
 	arguments := e.Subject().At("arguments")
 	for key, pattern := range r.arguments {
+		if r.deny && suspect(arguments, key, pattern) {
+			continue
+		}
 		if value, there := arguments.Get(key); !there || !pattern.Match(value) {
 			return false
 		}
@@ -151,6 +157,55 @@ func (r *rule) matches(name string, e *hook.Event) bool {
 		return found(r.any, raw)
 	}
 	return true
+}
+
+// suspect is how a rule that denies looks at an argument. Agents take names of
+// arguments without regard to case, and repair arguments that are no object, so
+// that both count here, where they don't for a rule that allows.
+func suspect(arguments doc.Object, key string, pattern *regexp.Regexp) bool {
+	raw, there := arguments.Get("")
+	if !there || len(bytes.TrimSpace(raw)) == 0 {
+		return false
+	}
+	if raw = bytes.TrimSpace(raw); !json.Valid(raw) || raw[0] != '{' {
+		return true
+	}
+	names := []string{key}
+	if strings.HasPrefix(key, "/") {
+		names = strings.Split(key[1:], "/")
+		for i, n := range names {
+			names[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(n)
+		}
+	}
+	return slices.ContainsFunc(below([]json.RawMessage{raw}, names), func(value json.RawMessage) bool {
+		var text string
+		if json.Unmarshal(value, &text) == nil && value[0] == '"' {
+			return pattern.MatchString(text)
+		}
+		return pattern.Match(value)
+	})
+}
+
+// below are the values at a path of names, in any case.
+func below(at []json.RawMessage, names []string) []json.RawMessage {
+	for _, name := range names {
+		var next []json.RawMessage
+		for _, raw := range at {
+			var fields map[string]json.RawMessage
+			var items []json.RawMessage
+			if json.Unmarshal(raw, &fields) == nil {
+				for key, value := range fields {
+					if strings.EqualFold(key, name) {
+						next = append(next, value)
+					}
+				}
+			} else if i, err := strconv.Atoi(name); err == nil && json.Unmarshal(raw, &items) == nil && i >= 0 && i < len(items) {
+				next = append(next, items[i])
+			}
+		}
+		at = next
+	}
+	return at
 }
 
 // found looks at each key and each value, decoded, so that an escape hides
