@@ -24,7 +24,7 @@ import (
 // of these models.
 var modelTemplates = map[string]string{
 	"qwen3-0.6b": "hermes", "qwen3-coder-30b": "qwen3_coder", "granite4-latest": "granite4", "deepseek-v3.1-latest": "deepseek_v31",
-	"qwen2.5-0.5b": "qwen2p5", "granite3.3-2b": "granite", "phi4-mini-3.8b": "phi4mini", "rnj-1-latest": "hermes",
+	"qwen2.5-0.5b": "qwen2p5", "granite3.3-2b": "granite3p3", "phi4-mini-3.8b": "phi4mini", "rnj-1-latest": "hermes",
 }
 
 func modelTemplate(t *testing.T, name string) *coreformat.Template {
@@ -55,6 +55,35 @@ func TestTemplatesNameTheirFormat(t *testing.T) {
 		got, err := coreformat.Detect(modelTemplate(t, name).Tools)
 		require.NoError(t, err, name)
 		assert.Equal(t, want, got, name)
+	}
+}
+
+// TestTemplatesOfOneFamilyAreToldApart: auto tells formats that share markers by
+// those that only one of their models' templates has.
+func TestTemplatesOfOneFamilyAreToldApart(t *testing.T) {
+	for template, want := range map[string]string{
+		"[TOOL_CALLS] [TOOL_RESULTS] {\"content\": ":                                                       "mistral_v3",
+		"[TOOL_CALLS] [TOOL_RESULTS]{\"content\": ":                                                        "mistral_nemo",
+		"[TOOL_CALLS] [CALL_ID] [ARGS] [TOOL_CONTENT]":                                                     "mistral_v11",
+		"[TOOL_CALLS] [ARGS] [TOOL_RESULTS]":                                                               "mistral_v13",
+		"[TOOL_CALLS] [ARGS] [MODEL_SETTINGS]":                                                             "mistral_v15",
+		"｜DSML｜ function_calls> message['tool_calls']":                                                     "deepseek_v32",
+		"｜DSML｜ tool_calls> message['tool_calls']":                                                         "deepseek_v4",
+		"]<]minimax[>[ <tool_call> <response>":                                                             "minimax_m3",
+		"<beginning_of_sentence> <tool_calls>":                                                             "minimax_m1",
+		"<arg_key> </think> <assistant>":                                                                   "laguna",
+		"<arg_key> </think> <|assistant|>":                                                                 "glm47",
+		"<function= <parameter= <think> <|im_start|>tool_response\\n <tool_response> in JSONSchema format": "step3p5",
+		"<function= <parameter= <think> <tool_response>":                                                   "qwen3p5",
+		"<tool_call>\\n{ You are a function calling AI model":                                              "hermes3",
+		"<|im_start|> List of tools: [":                                                                    "lfm2p5",
+		"<|im_start|> List of tools: <|tool_list_start|>[":                                                 "lfm2",
+		"<|tool_call|> <|start_of_role|>tools <|start_of_role|>":                                           "granite",
+		"<|tool_call|> <|start_of_role|>available_tools<|end_of_role|> <response></response>":              "granite3p3",
+	} {
+		got, err := coreformat.Detect(template)
+		require.NoError(t, err, template)
+		assert.Equal(t, want, got, template)
 	}
 }
 
