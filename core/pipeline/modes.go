@@ -36,11 +36,14 @@ func (c *check) modelKey(n *yaml.Node, s *Stage, uses *yaml.Node, d *component.D
 	mode, at := c.mode(n, d)
 	s.Direct, s.family = mode.Direct, mode.Family
 	switch {
-	case mode.Direct && v != nil:
-		f.errorf(f.at(key), "model", "remove 'model'; what the program asks for is a setting of its own", "with '%s: %s' %s reaches the provider by itself", d.ModeKey, at.Value, d.ID())
 	case mode.Direct:
+		unasked := ""
+		if v != nil {
+			unasked = ", and '" + s.Model + "' is not asked"
+			s.Model = ""
+		}
 		f.warnf(f.at(at), "direct", "use another "+d.ModeKey+" and a 'model' where the calls are wanted",
-			"the calls of stage '%s' go past the gateway: they are not recorded and give no rows", s.ID)
+			"the calls of stage '%s' go past the gateway: they are not recorded and give no rows%s", s.ID, unasked)
 		c.refuseUnseen(n, s)
 	case wants && given == nil:
 		hint := "add 'model: " + strings.Join(c.p.ModelOrder, "' or '") + "'"
@@ -100,6 +103,21 @@ func (c *check) modeSettings(n *yaml.Node, d *component.Descriptor, mode compone
 				"'%s' of %s: output that fits a schema takes at least %d, this is %d", name, d.ID(), least, given)
 		}
 	}
+}
+
+// ofOtherMode says whether a setting is read in another mode alone than the one
+// that the file names.
+func (c *check) ofOtherMode(n *yaml.Node, d *component.Descriptor, key string) bool {
+	mode, at := c.mode(n, d)
+	if at == nil || contains(mode.Settings, key) {
+		return false
+	}
+	for _, m := range d.Modes {
+		if contains(m.Settings, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // refuseUnseen refuses bounds on what is not seen of a component that reaches a

@@ -75,12 +75,16 @@ func (c *check) settings(at, holder *yaml.Node, d component.Descriptor, sc *scop
 		f.errorf(f.at(with), "wrong-kind", "", "'with' is an object, this is %s", kindName(with))
 		return settings{}
 	}
-	halves := map[*side]*yaml.Node{config: c.half(with), input: c.half(with)}
+	spare := &side{name: "spare", raw: config.raw, schema: config.schema, typ: config.typ}
+	halves := map[*side]*yaml.Node{config: c.half(with), input: c.half(with), spare: c.half(with)}
 	if with != nil {
 		for i := 0; i+1 < len(with.Content); i += 2 {
 			key, value := with.Content[i], with.Content[i+1]
 			to := input
 			switch {
+			case config.has(key.Value) && c.ofOtherMode(holder, &d, key.Value):
+				halves[spare].Content = append(halves[spare].Content, key, value)
+				continue
 			case config.has(key.Value):
 				to = config
 			case input.has(key.Value):
@@ -97,6 +101,9 @@ func (c *check) settings(at, holder *yaml.Node, d component.Descriptor, sc *scop
 			}
 			halves[to].Content = append(halves[to].Content, key, value)
 		}
+	}
+	for v := range spare.formatted(halves[spare], "secret") {
+		c.secret(v, "a secret")
 	}
 	c.findPrograms(uses, halves[config], config, d)
 	c.findPrograms(uses, halves[input], input, d)

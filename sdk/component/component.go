@@ -71,6 +71,9 @@ type Mode struct {
 	Family string `json:"family,omitempty"`
 	// Upstream is the kind that the model's upstream has to be of.
 	Upstream string `json:"upstream,omitempty"`
+	// Settings are those that this mode alone reads. Where the file names another
+	// mode they may stay: what they refer to isn't read then.
+	Settings []string `json:"settings,omitempty"`
 	// Estimates are settings that bound money by what the component itself
 	// reckons, and nobody is billed.
 	Estimates []string `json:"estimates,omitempty"`

@@ -120,8 +120,9 @@ func (l *llm) Result(_ context.Context, r *invoker.ResultRequest) (*invoker.Resu
 func init() {
 	invoker.Register("llm", New, invoker.Input[Input](), invoker.AlwaysCalls(),
 		invoker.Modes("mode", map[string]component.Mode{
-			Subscription: {Direct: true, Family: "claude", Estimates: []string{"max_usd"}, WithSchema: map[string]int{"max_turns": 2}},
-			Bedrock:      {Upstream: "bedrock"},
+			Subscription: {
+				Direct: true, Family: "claude", Settings: []string{"token", "model", "base_url", "command", "tools", "max_turns", "max_usd"}, Estimates: []string{"max_usd"}, WithSchema: map[string]int{"max_turns": 2}},
+			Bedrock: {Upstream: "bedrock"},
 		}),
 		invoker.Summary("a single answer of a model: a prompt in, its reply out, through the gateway or by a subscription"))
 }
