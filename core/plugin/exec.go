@@ -118,7 +118,7 @@ func (p *execProgram) askOf(ctx context.Context, run *talk, name, method string,
 		return nil, p.lost(run, name)
 	case errors.Is(err, context.DeadlineExceeded):
 		p.drop(run)
-		return nil, p.fail(name, Timeout, fmt.Errorf("the call took too long and the program was ended: %w", err))
+		return nil, p.fail(name, Timeout, fmt.Errorf("the call took too long, over limits: {timeout: ...} of the plugin or the timeout of its stage, and the program was ended: %w", err))
 	case err != nil && ctx.Err() != nil:
 		p.drop(run)
 		return nil, p.fail(name, Cancelled, err)

@@ -75,7 +75,7 @@ func (p *process) explain(ctx context.Context, run *running, method string, err 
 	case errors.Is(cause, context.Canceled):
 		return p.fail(method, Cancelled, cause)
 	case errors.Is(cause, context.DeadlineExceeded):
-		return p.fail(method, Timeout, fmt.Errorf("the call took too long: %w", cause))
+		return p.fail(method, Timeout, fmt.Errorf("the call took too long, over limits: {timeout: ...} of the plugin or the timeout of its stage: %w", cause))
 	}
 	text := status.Convert(err).Message()
 	switch status.Code(err) {
@@ -84,7 +84,7 @@ func (p *process) explain(ctx context.Context, run *running, method string, err 
 	case codes.Canceled: // not by the caller
 		return p.fail(method, Unavailable, errClosed)
 	case codes.DeadlineExceeded: // the deadline that went along with the call
-		return p.fail(method, Timeout, fmt.Errorf("the call took too long: %w", context.DeadlineExceeded))
+		return p.fail(method, Timeout, fmt.Errorf("the call took too long, over limits: {timeout: ...} of the plugin or the timeout of its stage: %w", context.DeadlineExceeded))
 	case codes.ResourceExhausted:
 		return &Error{Plugin: p.key, Method: method, Reason: TooLarge, Message: text}
 	case codes.Unimplemented:
