@@ -60,6 +60,13 @@ type none struct{}
 // testCatalog is a catalog of fixed components.
 type testCatalog map[string]component.Descriptor
 
+type guards struct {
+	Rules []struct {
+		Action string `json:"action" enum:"allow,deny"`
+		Tool   string `json:"tool,omitempty"`
+	} `json:"rules" desc:"the first rule that matches a call decides"`
+}
+
 func (c testCatalog) Describe(kind, name string) (component.Descriptor, error) {
 	d, ok := c[kind+"/"+name]
 	switch {
@@ -101,7 +108,7 @@ func newCatalog() testCatalog {
 		Methods: []string{judger.MethodJudgeGroup}})
 	add(component.Descriptor{Kind: "hook", Name: "mask", Config: schema.Of[maskConfig](), Changes: []string{"request", "reply"}})
 	add(component.Descriptor{Kind: "hook", Name: "sanitize-tools", Config: schema.Of[none](), Changes: []string{"tool_call"}})
-	add(component.Descriptor{Kind: "hook", Name: "tool-guard", Config: schema.Of[none](), Changes: []string{"tool_call"}})
+	add(component.Descriptor{Kind: "hook", Name: "tool-guard", Config: schema.Of[guards](), Changes: []string{"tool_call"}})
 	add(component.Descriptor{Kind: "hook", Name: "rows", Config: schema.Of[none](), Changes: []string{"row"}})
 	add(component.Descriptor{Kind: "hook", Name: "guard", Config: schema.Of[none](), Changes: []string{"request", "stage.before"}, Observes: []string{"stage.after", "row"}})
 	add(component.Descriptor{Kind: "converter", Name: "rows", Config: schema.Of[none]()})

@@ -162,12 +162,45 @@ func settingHint(root *jsonschema.Schema, at []string, kinds []string) string {
 		if slices.Contains(kinds, "array") {
 			kind = "array"
 		}
-		hint = "such as " + name + ": " + samples[kind]
+		hint = "such as " + name + ": " + settingSample(s, kind, 0)
 	}
 	if s == nil {
 		return hint
 	}
 	return meaning(hint, s.Description)
+}
+
+// settingSample is a value of a kind as the schema has it: one of its choices, a
+// list of what it lists, an object with the keys that it needs.
+func settingSample(s *jsonschema.Schema, kind string, depth int) string {
+	for s != nil && s.Ref != nil {
+		s = s.Ref
+	}
+	if s == nil || depth > 3 {
+		return samples[kind]
+	}
+	of := func(s *jsonschema.Schema) string {
+		for s != nil && s.Ref != nil {
+			s = s.Ref
+		}
+		if s == nil || s.Types == nil || len(s.Types.ToStrings()) == 0 {
+			return samples["string"]
+		}
+		return settingSample(s, s.Types.ToStrings()[0], depth+1)
+	}
+	switch item := itemSchema(s); {
+	case s.Enum != nil && len(s.Enum.Values) > 0 && s.Enum.Values[0] != nil && s.Enum.Values[0] != "":
+		return fmt.Sprint(s.Enum.Values[0])
+	case kind == "array" && item != nil && item.Types != nil && slices.Contains(item.Types.ToStrings(), "object"):
+		return "[" + of(item) + "]"
+	case kind == "object" && len(s.Required) > 0:
+		var fields []string
+		for _, name := range s.Required {
+			fields = append(fields, name+": "+of(s.Properties[name]))
+		}
+		return "{ " + strings.Join(fields, ", ") + " }"
+	}
+	return samples[kind]
 }
 
 // mended is the hint for a value of a wrong kind that needs only other marks,
@@ -176,13 +209,17 @@ func mended(n *yaml.Node, name string, want []string) string {
 	if n.Kind != yaml.ScalarNode || len(want) != 1 {
 		return ""
 	}
+	name = name[strings.LastIndexByte(name, '.')+1:] + ": "
+	if isIndex(strings.TrimSuffix(name, ": ")) {
+		name = "" // an item of a list
+	}
 	switch tag := bareTag(n); {
 	case want[0] == "array":
-		return "write a list: " + name + ": [" + n.Value + "]"
+		return "write a list: " + name + "[" + n.Value + "]"
 	case want[0] == "string":
-		return "put it in quotes: " + name + `: "` + n.Value + `"`
+		return "put it in quotes: " + name + `"` + n.Value + `"`
 	case want[0] == "integer" && tag == "!!int", want[0] == "number" && (tag == "!!int" || tag == "!!float"), want[0] == "boolean" && tag == "!!bool":
-		return "without quotes: " + name + ": " + n.Value
+		return "without quotes: " + name + n.Value
 	}
 	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -149,7 +148,11 @@ func (c *check) config(at, n *yaml.Node, s *side, d component.Descriptor) json.R
 		}
 		if i := strings.Index(leaf.Value, opening); i >= 0 {
 			failed = true
-			f.errorf(f.within(leaf, len([]rune(leaf.Value[:i]))), "config", fmt.Sprintf("these take one: %s", list3(c.inputNames(d))),
+			hint := ""
+			if names := c.inputNames(d); len(names) > 0 {
+				hint = "these take one: " + list3(names)
+			}
+			f.errorf(f.within(leaf, len([]rune(leaf.Value[:i]))), "config", hint,
 				"this is a setting of %s, given once at the start: it takes no ${{ }}", d.ID())
 		}
 		return quoted(c.value(leaf))
