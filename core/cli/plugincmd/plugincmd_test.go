@@ -114,12 +114,12 @@ func TestAPluginThatIsWrongFailsItsTest(t *testing.T) {
 func TestWhatIsNoPluginIsTold(t *testing.T) {
 	dir := folder(t)
 	for want, args := range map[string][]string{
-		"there is no plugin judger/none":        {"inspect", "judger/none"},
-		"it is no plugin: want a plugin.yaml":   {"test", dir},
-		"there is no kind \"judge\"":            {"ls", "--kind", "judge"},
-		"holds no plugin.yaml":                  {"ls", "--plugin-dir", dir},
+		"there is no plugin judger/none":               {"inspect", "judger/none"},
+		"it is no plugin: want a plugin.yaml":          {"test", dir},
+		"there is no kind \"judge\"":                   {"ls", "--kind", "judge"},
+		"holds no plugin.yaml":                         {"ls", "--plugin-dir", dir},
 		"no template for the kind converter in python": {"new", "converter", "x", "--lang", "python"},
-		"no such file":                          {"lock", "none.yaml"},
+		"no such file":                                 {"lock", "none.yaml"},
 	} {
 		_, err := run(t, args...)
 		require.ErrorContains(t, err, want)
