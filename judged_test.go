@@ -54,6 +54,30 @@ exit 3
 	assert.Never(t, func() bool { _, err := os.Stat(left); return err == nil }, 3e9, 1e8)
 }
 
+// TestAJudgeReadsALongReportWhole, of which the run keeps the end alone: a test
+// that failed first is not lost.
+func TestAJudgeReadsALongReportWhole(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "pipeline.yaml"), []byte(`penstock: v1
+tasks: { inline: [{ id: a }] }
+stages:
+  - { id: make, run: ["true"] }
+  - { id: check, uses: judger/command, with: { command: [sh, `+filepath.Join(dir, "check.sh")+`], result: go_test, partial: true } }
+`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "check.sh"), []byte(`
+echo '{"Action":"fail","Package":"m","Test":"TestA"}'
+yes '{"Action":"output","Package":"m","Test":"TestB","Output":"what a chatty test writes"}' | head -c 3000000
+echo
+echo '{"Action":"pass","Package":"m","Test":"TestB"}'
+exit 1
+`), 0o600))
+	out, code := penstock(t, dir, "run", "pipeline.yaml", "--out", "out")
+	require.Equal(t, 0, code, out)
+	text, err := os.ReadFile(filepath.Join(dir, "out", "artifacts", "a~0", "check", "1.1", "verdict.json"))
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"reward":0.5,`)
+}
+
 // TestAJudgesSandbox bounds the program of a judge whose stage has one, and that
 // of the file, which is for agents, does not.
 func TestAJudgesSandbox(t *testing.T) {

@@ -49,6 +49,9 @@ type Spec struct {
 	// its newline. The slice is only valid during the call. A line longer than
 	// 16 MiB is left out and counted in Exit.LongLines.
 	Line func(line []byte)
+	// Tee gets all of standard output as it comes, as it was. It has to take
+	// what it is given: an error of it ends what it gets, and nothing else.
+	Tee io.Writer
 	// Active is called whenever the program wrote something.
 	Active func()
 	// Timeout ends the program after this long; 0 means never.

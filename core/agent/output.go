@@ -25,6 +25,7 @@ type output struct {
 	tail   tail
 	lines  lines
 	active func()
+	tee    io.Writer // nil, or gets all as it comes
 	done   chan struct{}
 }
 
@@ -106,6 +107,11 @@ func (o *output) take(b []byte) {
 		_, o.err = o.sink.Write(b)
 	case o.file != nil:
 		_, o.err = o.file.Write(b)
+	}
+	if o.tee != nil {
+		if _, err := o.tee.Write(b); err != nil {
+			o.tee = nil
+		}
 	}
 	o.tail.write(b)
 	o.lines.write(b)

@@ -141,6 +141,7 @@ func (p *run) makePipes() (err error) {
 	if p.stdout, err = newOutput(s.Stdout, s.StdoutMax, s.Line, s); err != nil {
 		return err
 	}
+	p.stdout.tee = s.Tee
 	if p.stderr, err = newOutput(s.Stderr, stderrMax, nil, s); err != nil {
 		return err
 	}

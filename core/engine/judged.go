@@ -37,7 +37,7 @@ func (j *judged) Run(ctx context.Context, dir string, c workspace.Command) (*wor
 		extra[name] = value
 	}
 	spec := agent.Spec{
-		Argv: c.Argv, Dir: dir, Stdin: c.Stdin, Timeout: c.Timeout, Grace: -1, StdoutMax: c.Output,
+		Argv: c.Argv, Dir: dir, Stdin: c.Stdin, Timeout: c.Timeout, Grace: -1, StdoutMax: c.Output, Tee: c.Stdout,
 		Env: agent.BaseEnv(agent.EnvOptions{BinDir: j.binDir, Home: home, Extra: extra}),
 	}
 	if err := j.confine(&spec, j.stage, home); err != nil {

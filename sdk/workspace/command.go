@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"io"
 	"time"
 )
 
@@ -22,6 +23,10 @@ type Command struct {
 	// Timeout and Output are limits; 0 is the default.
 	Timeout time.Duration
 	Output  int
+	// Stdout, where given, gets all of standard output as it comes, whatever
+	// the limit of the end that Result keeps. It is no longer used when Run
+	// returns.
+	Stdout io.Writer
 }
 
 // Result is how a command ended.

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -29,6 +30,9 @@ func (w *Workspace) run(ctx context.Context, c Command) (*Result, error) {
 	cmd := exec.Command(c.Argv[0], c.Argv[1:]...)
 	cmd.Dir, cmd.Env = w.dir, environ(home, c.Env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(string(c.Stdin)), stdout, stderr
+	if c.Stdout != nil {
+		cmd.Stdout = io.MultiWriter(stdout, c.Stdout)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second // a process outside of the group may hold the pipes
 	if err := cmd.Start(); err != nil {

@@ -96,6 +96,11 @@ func (w *Workspace) ReadFile(name string) ([]byte, error) {
 	return data, nil
 }
 
+// Open opens a file for reading, of any length. One that is no regular file,
+// and one that a link leads out to, are errors; one that isn't there is
+// fs.ErrNotExist.
+func (w *Workspace) Open(name string) (io.ReadCloser, error) { return w.open(name) }
+
 func (w *Workspace) open(name string) (*os.File, error) {
 	// Asked before it is opened: opening a named pipe would wait for a writer.
 	info, err := w.root.Stat(name)

@@ -5,6 +5,7 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -127,6 +128,26 @@ func TestCommands(t *testing.T) {
 	require.ErrorContains(t, err, "run no-such-program-here in the workspace: ")
 	_, err = w.Run(t.Context(), Command{})
 	require.ErrorContains(t, err, "the command line is empty")
+}
+
+// TestAllOfTheOutputCanBeHad, though only its end is kept.
+func TestAllOfTheOutputCanBeHad(t *testing.T) {
+	w := given(t)
+	var all strings.Builder
+	got, err := w.Run(t.Context(), Command{Argv: []string{"seq", "1", "100000"}, Output: 7, Stdout: &all})
+	require.NoError(t, err)
+	assert.Equal(t, "100000\n", got.Stdout)
+	assert.True(t, got.Cut)
+	assert.True(t, strings.HasPrefix(all.String(), "1\n2\n"))
+	assert.Len(t, all.String(), 588895)
+	f, err := w.Open("answer.txt")
+	require.NoError(t, err)
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	require.NoError(t, err)
+	assert.Equal(t, "42\n", string(text))
+	_, err = w.Open("out")
+	assert.Error(t, err, "a link that leads out")
 }
 
 type runnerFunc func(ctx context.Context, dir string, c Command) (*Result, error)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -26,7 +27,7 @@ type Config struct {
 	Result  string `json:"result,omitempty" enum:"exit_code,json,go_test,junit,tap" desc:"what is read: exit_code (the default: 0 is reward 1, all else 0), json (standard output is a number or a verdict), or a report of tests"`
 	Report  string `json:"report,omitempty" desc:"file of the workspace that the report is in, * and ? allowed; what is there before is removed; default standard output"`
 	Timeout string `json:"timeout,omitempty" default:"1m" desc:"of the program, such as 90s; less than the stage's"`
-	Output  int    `json:"output,omitempty" desc:"most bytes of standard output that are read, from its end; default 1 MiB"`
+	Output  int    `json:"output,omitempty" desc:"most bytes that are read; with more than that there is a judge_error, unless what was read is no pass already; default 1 MiB of result json, 64 MiB of JUnit and of the files of report; go_test and tap on standard output are read as they come, without a limit"`
 	Partial bool   `json:"partial,omitempty" desc:"of a report of tests: the reward is the part of them that passed, not 1 for all and 0 otherwise"`
 	Min     *int   `json:"min_tests,omitempty" desc:"fewest tests that have to pass, default 1, so that no test at all is no pass"`
 	Errors  []int  `json:"error_codes,omitempty" desc:"exit codes that say that the program itself could not judge: a judge_error, without a reward"`
@@ -169,7 +170,25 @@ func (c *command) run(ctx context.Context, w *workspace.Workspace, in Input) (ju
 	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		env = append(env, name+"="+in.Env[name])
 	}
-	res, err := w.Run(ctx, workspace.Command{Argv: in.Command, Env: env, Stdin: []byte(in.Stdin), Timeout: c.timeout, Output: c.cfg.Output})
+	run := workspace.Command{Argv: in.Command, Env: env, Stdin: []byte(in.Stdin), Timeout: c.timeout}
+	var all report
+	var stdout *live
+	switch {
+	case c.cfg.Result == asJSON:
+		run.Output = c.cfg.Output
+	case c.cfg.Result != exitCode && c.cfg.Report == "":
+		bound := int64(c.cfg.Output)
+		if bound == 0 && c.cfg.Result == junit {
+			bound = defaultReport
+		}
+		stdout = follow(func(r io.Reader) error { return c.read(&bounded{r, bound, bound}, &all) })
+		run.Stdout = stdout
+	}
+	res, err := w.Run(ctx, run)
+	var unread error
+	if stdout != nil {
+		unread = stdout.end()
+	}
 	if err != nil {
 		return none, err
 	}
@@ -192,23 +211,26 @@ func (c *command) run(ctx context.Context, w *workspace.Workspace, in Input) (ju
 			return none, fmt.Errorf("%s %s%s", in.Command[0], ended(res), lastWords(res))
 		}
 	}
-	texts, err := c.texts(w, res)
 	if c.cfg.Result == asJSON {
-		if c.cut(res) {
-			err = errCut
-		}
+		texts, err := c.texts(w, res)
 		if err != nil {
 			return none, err
 		}
 		return ownVerdict(texts)
 	}
-	return c.tests(in, res, texts, err), nil
+	if c.cfg.Report != "" {
+		unread = c.files(w, &all)
+	}
+	return c.tests(in, res, all, unread)
 }
 
-// texts are what is read: standard output, or the files of the report. With an
-// error they are what could be read.
+// texts are where the program's own verdict is: standard output, or the files
+// of the report.
 func (c *command) texts(w *workspace.Workspace, res *workspace.Result) ([]string, error) {
 	if c.cfg.Report == "" {
+		if res.Cut {
+			return nil, errors.New("standard output is over the limit, so that only its end is known; raise output, or read a file with report")
+		}
 		return []string{res.Stdout}, nil
 	}
 	names, err := reports(w, c.cfg.Report)
@@ -224,10 +246,30 @@ func (c *command) texts(w *workspace.Workspace, res *workspace.Result) ([]string
 	return out, err
 }
 
-var errCut = errors.New("standard output is over the limit, so that only its end is known; raise output, or read a file with report")
+// files reads the files of a report of tests, with one bound for all of them.
+func (c *command) files(w *workspace.Workspace, out *report) error {
+	names, err := reports(w, c.cfg.Report)
+	in := &bounded{bound: int64(c.cfg.Output)}
+	if in.bound == 0 {
+		in.bound = defaultReport
+	}
+	in.left = in.bound
+	for _, name := range names {
+		f, e := w.Open(name)
+		if e == nil {
+			in.r = f
+			e = c.read(in, out)
+			f.Close()
+		}
+		err = errors.Join(err, e)
+	}
+	return err
+}
 
-// cut says that the beginning of what is read is missing.
-func (c *command) cut(res *workspace.Result) bool { return c.cfg.Report == "" && res.Cut }
+// read reads one report.
+func (c *command) read(r io.Reader, out *report) error {
+	return readers[c.cfg.Result](r, out)
+}
 
 // reports are the files that a pattern names.
 func reports(w *workspace.Workspace, pattern string) ([]string, error) {

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -152,9 +154,33 @@ func TestReportsOfTests(t *testing.T) {
 		{"go: one never ended", Config{}, nil, goEvents, "0", 0, "failed", "failed: m.TestB"},
 		{"go: half passes", Config{Partial: true}, nil, goEvents + `{"Action":"fail","Package":"m","Test":"TestB"}`, "1", 0.5, "failed", "m.TestB"},
 		{"go: no build", Config{}, nil, `{"ImportPath":"m","Action":"build-fail"}` + "\n" + `{"Action":"fail","Package":"m"}`, "1", 0, "failed", "failed: m"},
-		{"go: skipped is no pass", Config{}, nil, `{"Action":"skip","Package":"m","Test":"TestA"}`, "0", 0, "no_tests", "no test passed"},
+		{"go: skipped is no pass", Config{}, nil, `{"Action":"skip","Package":"m","Test":"TestA"}` + "\n" + `{"Action":"pass","Package":"m"}`, "0", 0, "no_tests", "no test passed"},
 		{"go: no module any more", Config{}, nil, "go: cannot find main module", "1", 0, "failed", "the report can't be read"},
 		{"go: no report", Config{}, nil, "ok", "0", 0, "failed", "no event of go test -json"},
+		{"go: no build, told twice", Config{}, nil, `{"ImportPath":"m [m.test]","Action":"build-fail"}` + "\n" + `{"Action":"fail","Package":"m","FailedBuild":"m [m.test]"}`, "1", 0, "failed", "failed: m does not build; sh"},
+		{"go: cut in an event", Config{}, nil, strings.Join(strings.SplitAfter(goEvents, "\n")[:3], "") + `{"Action":"fail","Pack`, "0", 0, "failed", `an event of it is broken: {"Action":"fail","Pack`},
+		{"go: cut between events", Config{}, nil, strings.Join(strings.SplitAfter(goEvents, "\n")[:3], ""), "0", 0, "failed", "failed: package m has not ended"},
+		{"go: cut in what a test wrote", Config{}, nil, goEvents + `{"Action":"pass","Package":"m","Test":"TestB"}` + "\n" + `{"Action":"output","Package":"m","Outp` + "\n" + `{"Action":"pass","Package":"m"}`, "0", 1, "passed", ""},
+		{"go: runs again and doesn't end", Config{}, nil, `{"Action":"pass","Package":"m","Test":"TestA"}` + "\n" + `{"Action":"run","Package":"m","Test":"TestA"}`, "0", 0, "failed", "failed: m.TestA"},
+		{"go: in UTF-16", Config{}, nil, utf16le(goEvents + `{"Action":"pass","Package":"m","Test":"TestB"}` + "\n" + `{"Action":"pass","Package":"m"}`), "0", 1, "passed", ""},
+		{"tap: a number twice", Config{Result: "tap"}, nil, "1..2\nok 1\nok 1\n", "0", 0, "failed", "failed: test 1 is there twice, 1 tests of a plan of 2"},
+		{"tap: a number outside of the plan", Config{Result: "tap"}, nil, "1..2\nok 1\nok 7\n", "0", 0, "failed", "of a plan of 2"},
+		{"tap: in any order", Config{Result: "tap"}, nil, "1..3\nok 3\nok 1\nok 2\n", "0", 1, "passed", ""},
+		{"tap: numbered and not", Config{Result: "tap"}, nil, "1..3\nok\nok 2\nok\n", "0", 1, "passed", ""},
+		{"tap: without a name", Config{Result: "tap"}, nil, "1..2\nok 1\nnot ok 2\n", "0", 0, "failed", "failed: test 2"},
+		{"tap: two plans", Config{Result: "tap"}, nil, "1..1\nok 1\n1..2\nok 2\n", "0", 0, "failed", "there is a second plan: 1..2"},
+		{"junit: more tests than are shown", Config{Result: "junit"}, nil, `<testsuite tests="5"><testcase name="a"/></testsuite>`, "0", 0, "failed", "suite counts 5 tests and shows 1"},
+		{"junit: a fifth of the tests", Config{Result: "junit", Partial: true}, nil, `<testsuites tests="5"><testsuite tests="5" failures="2"><testcase name="a"/></testsuite></testsuites>`, "0", 0.2, "failed", "counts 2 failures and shows 0, suite counts 5 tests and shows 1"},
+		{"junit: skipped ones left out", Config{Result: "junit"}, nil, `<testsuites tests="3" skipped="2"><testsuite tests="3" skipped="2"><testcase name="a"/></testsuite></testsuites>`, "0", 1, "passed", ""},
+		{"junit: without a name", Config{Result: "junit"}, nil, `<testsuite><testcase><failure/></testcase></testsuite>`, "0", 0, "failed", "failed: a test without a name"},
+		{"junit: ISO-8859-1", Config{Result: "junit"}, []string{"é"}, "<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><testsuite><testcase name=\"\xe9\"/></testsuite>", "0", 1, "passed", ""},
+		{"junit: windows-1252", Config{Result: "junit"}, []string{"€"}, "<?xml version=\"1.0\" encoding=\"Windows-1252\"?><testsuite><testcase name=\"\x80\"/></testsuite>", "0", 1, "passed", ""},
+		{"junit: US-ASCII", Config{Result: "junit"}, nil, `<?xml version="1.0" encoding="US-ASCII"?><testsuite><testcase name="a"/></testsuite>`, "0", 1, "passed", ""},
+		{"junit: UTF-16", Config{Result: "junit"}, []string{"é"}, utf16le(`<?xml version="1.0" encoding="UTF-16"?><testsuite><testcase name="é"/></testsuite>`), "0", 1, "passed", ""},
+		{"junit: UTF-16 without a mark", Config{Result: "junit"}, nil, utf16le(`<testsuite><testcase name="a"/></testsuite>`)[2:], "0", 1, "passed", ""},
+		{"junit: a mark of UTF-8", Config{Result: "junit"}, nil, "\ufeff" + `<testsuite><testcase name="a"/></testsuite>`, "0", 1, "passed", ""},
+		{"junit: not in what it says", Config{Result: "junit"}, nil, `<?xml version="1.0" encoding="UTF-16"?><testsuite><testcase name="a"/></testsuite>`, "0", 0, "failed", "it is not in UTF-16, as it says"},
+		{"junit: an encoding that isn't known", Config{Result: "junit"}, nil, `<?xml version="1.0" encoding="KOI-7"?><testsuite/>`, "1", 0, "failed", "in the encoding KOI-7"},
 		{"go: those that count", Config{}, []string{"m.TestA"}, goEvents + `{"Action":"fail","Package":"m","Test":"TestB"}`, "1", 1, "passed", ""},
 		{"go: one that isn't there", Config{}, []string{"TestA", "TestZ"}, goEvents, "0", 0, "failed", "failed: TestZ"},
 		{"tap: all pass", Config{Result: "tap"}, []string{"2 plus 2"}, "TAP version 13\n1..2\nok 1 - 2 plus 2\nok 2 x # SKIP no network\n", "0", 1, "passed", ""},
@@ -193,29 +219,110 @@ func TestReportsOfTests(t *testing.T) {
 	}
 }
 
-// TestNoiseIsNoError: what the agent's work writes may be more than is read.
+// utf16le is a text as some shells write it into a file.
+func utf16le(text string) string {
+	out := []byte{0xff, 0xfe}
+	for _, u := range utf16.Encode([]rune(text)) {
+		out = append(out, byte(u), byte(u>>8))
+	}
+	return string(out)
+}
+
+// TestNoResultIsLostInALongReport: what a test writes is more than is kept, and
+// what failed before it still counts.
+func TestNoResultIsLostInALongReport(t *testing.T) {
+	const chatty = `i=0; while [ $i -lt 100 ]; do cat noise; i=$((i+1)); done; `
+	noise := strings.Repeat(`{"Action":"output","Package":"m","Test":"TestA","Output":"some line that a chatty test writes\n"}`+"\n", 200)
+	begin := `echo '{"Action":"run","Package":"m","Test":"TestB"}'; echo '{"Action":"fail","Package":"m","Test":"TestB"}'; `
+	const end = `echo '{"Action":"pass","Package":"m","Test":"TestA"}'; `
+	for _, c := range []struct {
+		name   string
+		cfg    Config
+		tests  []string
+		line   string
+		reward float64
+	}{
+		{"an early failure, and the exit code lost in a pipe", Config{}, nil, begin + chatty + end, 0},
+		{"an early failure", Config{}, nil, begin + chatty + end + "exit 1", 0},
+		{"a part", Config{Partial: true}, nil, begin + chatty + end + "exit 1", 0.5},
+		{"the test that counts passed", Config{}, []string{"TestA"}, begin + chatty + end + "exit 1", 1},
+		{"the test that counts failed", Config{}, []string{"TestB"}, begin + chatty + end + "exit 1", 0},
+		{"all pass", Config{}, nil, chatty + end + `echo '{"Action":"pass","Package":"m"}'`, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.cfg.Result = "go_test"
+			v, err := judge(t, c.cfg, c.line, Input{Tests: c.tests}, map[string]string{"noise": noise})
+			require.NoError(t, err)
+			assert.Equal(t, c.reward, *v.Reward, v.Explanation)
+		})
+	}
+}
+
+// TestTheJudgesOwnLimits give no reward, but where what is known fails already:
+// nobody gets rid of a failure by writing much.
+func TestTheJudgesOwnLimits(t *testing.T) {
+	const over = "it is over the limit of 1000 bytes"
+	pass := goEvents + `{"Action":"pass","Package":"m","Test":"TestB"}` + "\n" + `{"Action":"pass","Package":"m"}` + "\n"
+	fail := goEvents + `{"Action":"fail","Package":"m","Test":"TestB"}` + "\n" + `{"Action":"fail","Package":"m"}` + "\n"
+	bounded := Config{Result: "go_test", Output: 1000}
+	part := Config{Result: "go_test", Output: 1000, Partial: true}
+	file := Config{Result: "go_test", Output: 1000, Report: "made"}
+	for _, c := range []struct {
+		name  string
+		cfg   Config
+		tests []string
+		line  string
+		err   string // else the reward is 0
+	}{
+		{"passes so far", bounded, nil, "cat pass; seq 1 1000", over},
+		{"a report that comes too late", bounded, nil, "seq 1 1000; cat pass", over},
+		{"in the middle of a test", bounded, nil, "head -4 pass; seq 1 1000; tail -2 pass", over},
+		{"failed before", bounded, nil, "cat fail; seq 1 1000", ""},
+		{"the exit code says it", bounded, nil, "seq 1 1000; exit 1", ""},
+		{"the exit code says nothing of those that count", bounded, []string{"TestA"}, "cat pass; seq 1 1000; exit 1", over},
+		{"one that counts failed", bounded, []string{"m.TestB"}, "cat fail; seq 1 1000", ""},
+		{"how many passed isn't known", part, nil, "cat fail; seq 1 1000; exit 1", over},
+		{"a file", file, nil, "(cat pass; seq 1 1000) > made", over},
+		{"a file, failed before", file, nil, "(cat fail; seq 1 1000) > made", ""},
+		{"a file that is all holes", Config{Result: "junit", Report: "made"}, nil, "truncate -s 1T made", ""},
+		{"JUnit", Config{Result: "junit", Output: 1000}, nil, "echo '<testsuite><testcase name=\"a\"/><system-out>'; seq 1 1000; echo '</system-out></testsuite>'", over},
+		{"JUnit, failed before", Config{Result: "junit", Output: 1000}, nil, "echo '<testsuite><testcase name=\"a\"><failure/></testcase><system-out>'; seq 1 1000", ""},
+		{"TAP", Config{Result: "tap", Output: 1000}, nil, "echo 1..1; echo ok 1; seq 1 1000", over},
+		{"an encoding that isn't known", Config{Result: "junit"}, nil, `echo '<?xml version="1.0" encoding="KOI-7"?><testsuite/>'`, "in the encoding KOI-7"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, err := judge(t, c.cfg, c.line, Input{Tests: c.tests}, map[string]string{"pass": pass, "fail": fail})
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, 0.0, *v.Reward)
+		})
+	}
+	_, err := judge(t, bounded, "cat pass; seq 1 1000", Input{}, map[string]string{"pass": pass})
+	assert.ErrorContains(t, err, "raise it with output")
+}
+
+// TestNoiseIsNoError: what the agent's work writes beside a report.
 func TestNoiseIsNoError(t *testing.T) {
-	pass := goEvents + `{"Action":"pass","Package":"m","Test":"TestB"}` + "\n"
+	pass := goEvents + `{"Action":"pass","Package":"m","Test":"TestB"}` + "\n" + `{"Action":"pass","Package":"m"}` + "\n"
 	for _, c := range []struct {
 		name   string
 		cfg    Config
 		line   string
 		reward float64
-		words  string
 	}{
-		{"passes", Config{Result: "go_test", Output: 1000}, "seq 1 1000; cat report", 1, ""},
-		{"fails", Config{Result: "go_test", Output: 1000}, "seq 1 1000; cat report; exit 1", 0, "standard output is over the limit"},
-		{"how many passed isn't known", Config{Result: "go_test", Output: 1000, Partial: true}, "seq 1 1000; cat report", 0, "standard output is over the limit"},
-		{"no report is left", Config{Result: "go_test", Output: 1000}, "cat report; seq 1 1000", 0, "standard output is over the limit"},
-		{"on standard error", Config{Result: "go_test", Output: 1000}, "seq 1 1000 >&2; cat report", 1, ""},
-		{"a verdict beside standard error", Config{Result: "json", Output: 1000}, "seq 1 1000 >&2; echo 1", 1, ""},
-		{"a report too large to be read", Config{Result: "go_test", Report: "big"}, "truncate -s 17M big", 0, "the report can't be read: read big of the workspace: it is over"},
+		{"before it", Config{Result: "go_test"}, "head -c 3000000 /dev/zero; seq 1 1000; cat report", 1},
+		{"behind it", Config{Result: "go_test"}, "cat report; head -c 3000000 /dev/zero", 1},
+		{"on standard error", Config{Result: "go_test", Output: 1000}, "seq 1 1000 >&2; cat report", 1},
+		{"a verdict beside standard error", Config{Result: "json", Output: 1000}, "seq 1 1000 >&2; echo 1", 1},
+		{"no report at all", Config{Result: "junit"}, "head -c 3000000 /dev/zero", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v, err := judge(t, c.cfg, c.line, Input{}, map[string]string{"report": pass})
 			require.NoError(t, err)
-			assert.Equal(t, c.reward, *v.Reward)
-			assert.Contains(t, v.Explanation, c.words)
+			assert.Equal(t, c.reward, *v.Reward, v.Explanation)
 		})
 	}
 }

@@ -1,24 +1,25 @@
 package command
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/penstock-dev/penstock/sdk/judger"
 	"github.com/penstock-dev/penstock/sdk/workspace"
 )
 
-// outcome is how a test ended. A test that began and never ended is failed.
+// outcome is how a test ended. A test that began and never ended is failed,
+// once all of the report is known.
 type outcome int
 
 const (
 	failed outcome = iota
 	passed
 	skipped
+	begun
 )
 
 // test is one test of a report; suite is its package or class.
@@ -28,7 +29,12 @@ type test struct {
 }
 
 func (t test) full() string {
-	if t.suite == "" {
+	switch {
+	case t.name == "" && t.suite == "":
+		return "a test without a name"
+	case t.name == "":
+		return "a test of " + t.suite + " without a name"
+	case t.suite == "":
 		return t.name
 	}
 	return t.suite + "." + t.name
@@ -41,6 +47,7 @@ type report struct {
 	tests  []test
 	broken []string
 	unseen []unseen
+	late   []string // what is broken if nothing else comes, such as a package without an end
 }
 
 type unseen struct {
@@ -48,24 +55,36 @@ type unseen struct {
 	why   string
 }
 
+// add takes a test, or says that there are more than the judge can hold.
+func (r *report) add(t test) error {
+	if len(r.tests) == mostTests {
+		return &limit{fmt.Sprintf("it has more than %d tests", mostTests)}
+	}
+	r.tests = append(r.tests, t)
+	return nil
+}
+
 // tests judges by a report. Unread says what of it could not be read. All that
 // can be wrong with a report the agent's work can have caused, as by ending the
-// program early, so that it is no error.
-func (c *command) tests(in Input, res *workspace.Result, texts []string, unread error) judger.Verdict {
-	var all report
+// program early, so that it is no pass. Only what the judge itself can't read
+// is an error, and that only where what is known is not no pass already, so that
+// nobody gets rid of a failure by writing much.
+func (c *command) tests(in Input, res *workspace.Result, all report, unread error) (judger.Verdict, error) {
 	var lost string
-	for _, text := range texts {
-		if err := readers[c.cfg.Result](text, &all); err != nil {
-			unread = errors.Join(unread, err)
-		}
-	}
-	// Of a report whose beginning is missing the end is judged, and the exit
-	// code, which knows of all tests; only how many there are nobody knows.
-	if c.cut(res) && (unread != nil || c.cfg.Partial || !res.OK()) {
-		unread = errors.Join(errCut, unread)
-	}
 	if unread != nil {
 		lost = "the report can't be read: " + strings.ReplaceAll(unread.Error(), "\n", "; ")
+	}
+	var own *limit
+	cut := errors.As(unread, &own)
+	if cut {
+		all.tests = slices.DeleteFunc(all.tests, func(t test) bool { return t.outcome == begun })
+		all.late = nil
+		if !c.failsAnyhow(in, res, all) {
+			return judger.Verdict{}, fmt.Errorf("%s%s", lost, lastWords(res))
+		}
+	}
+	all.broken = append(all.broken, all.late...)
+	if lost != "" {
 		all.broken = append(all.broken, lost)
 	}
 	if len(in.Tests) > 0 {
@@ -74,6 +93,9 @@ func (c *command) tests(in Input, res *workspace.Result, texts []string, unread 
 	var n [3]int
 	var wrong []string
 	for _, t := range all.tests {
+		if t.outcome == begun {
+			t.outcome = failed
+		}
 		n[t.outcome]++
 		if t.outcome == failed {
 			wrong = append(wrong, t.full())
@@ -100,7 +122,7 @@ func (c *command) tests(in Input, res *workspace.Result, texts []string, unread 
 	v.Components = map[string]float64{"passed": float64(n[passed]), "failed": float64(n[failed]), "skipped": float64(n[skipped])}
 	switch {
 	case len(wrong) > 0:
-		v.Explanation = "failed: " + some(wrong)
+		v.Explanation = "failed: " + some(distinct(wrong))
 	case n[passed] == 0 && !res.TimedOut:
 		v.Label, v.Explanation = "no_tests", "no test passed"
 	case n[passed] < c.min:
@@ -112,7 +134,32 @@ func (c *command) tests(in Input, res *workspace.Result, texts []string, unread 
 	if !ok && !res.OK() {
 		v.Explanation = strings.TrimPrefix(v.Explanation+"; ", "; ") + in.Command[0] + " " + ended(res) + lastWords(res)
 	}
-	return v
+	return v, nil
+}
+
+// failsAnyhow says whether the rest of a report could not make it pass. A part
+// of all tests is never known of a part of the report.
+func (c *command) failsAnyhow(in Input, res *workspace.Result, known report) bool {
+	switch {
+	case c.cfg.Partial:
+		return false
+	case res.TimedOut || !res.OK() && len(in.Tests) == 0:
+		return true
+	case len(in.Tests) == 0:
+		return len(known.broken)+len(known.unseen) > 0 || slices.ContainsFunc(known.tests, func(t test) bool { return t.outcome == failed })
+	}
+	return slices.ContainsFunc(known.tests, func(t test) bool {
+		return t.outcome == failed && (slices.Contains(in.Tests, t.name) || slices.Contains(in.Tests, t.full()))
+	})
+}
+
+func distinct(names []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(names, func(name string) bool {
+		again := seen[name]
+		seen[name] = true
+		return again
+	})
 }
 
 // named keeps the tests that count; one that the report doesn't have failed.
@@ -149,110 +196,4 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-var readers = map[string]func(string, *report) error{goTest: readGoTest, junit: readJUnit, tap: readTAP}
-
-// readGoTest reads the events of go test -json. Other lines are what the go
-// command says of a build.
-func readGoTest(text string, out *report) error {
-	at := map[string]int{}
-	events := false
-	for line := range strings.Lines(text) {
-		var e struct{ Action, Package, ImportPath, Test string }
-		if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
-			continue
-		}
-		events = true
-		if e.Test == "" {
-			if e.Action == "fail" || e.Action == "build-fail" {
-				out.broken = append(out.broken, e.Package+e.ImportPath)
-			}
-			continue
-		}
-		key := e.Package + "\x00" + e.Test
-		i, known := at[key]
-		if !known {
-			i = len(out.tests)
-			at[key] = i
-			out.tests = append(out.tests, test{suite: e.Package, name: e.Test})
-		}
-		switch e.Action {
-		case "pass":
-			out.tests[i].outcome = passed
-		case "skip":
-			out.tests[i].outcome = skipped
-		case "fail":
-			out.tests[i].outcome = failed
-		}
-	}
-	if !events {
-		return errors.New("it holds no event of go test -json")
-	}
-	// A package fails with its tests; that is no failure of its own.
-	out.broken = slices.DeleteFunc(out.broken, func(pkg string) bool {
-		return slices.ContainsFunc(out.tests, func(t test) bool { return t.suite == pkg && t.outcome == failed })
-	})
-	return nil
-}
-
-// readTAP reads the Test Anything Protocol, its subtests left to their parent.
-// A plan has to be there, and to be kept: without one a program that ended
-// early looks like one that passed.
-func readTAP(text string, out *report) error {
-	plan, before := -1, len(out.tests)
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\r\n")
-		if n, ok := strings.CutPrefix(line, "1.."); ok {
-			n, _, _ = strings.Cut(n, " ")
-			if count, err := strconv.Atoi(n); err == nil {
-				plan = count
-			}
-			continue
-		}
-		if why, ok := strings.CutPrefix(line, "Bail out!"); ok {
-			out.broken = append(out.broken, "Bail out!"+why)
-			continue
-		}
-		rest, bad := strings.CutPrefix(line, "not ok")
-		if !bad {
-			var ok bool
-			if rest, ok = strings.CutPrefix(line, "ok"); !ok {
-				continue
-			}
-		}
-		if rest != "" && rest[0] != ' ' {
-			continue // a word that begins so
-		}
-		text, directive, _ := strings.Cut(rest, " # ")
-		found := test{name: description(text), outcome: passed}
-		if bad {
-			found.outcome = failed
-		}
-		if d := strings.ToUpper(directive); strings.HasPrefix(d, "SKIP") || bad && strings.HasPrefix(d, "TODO") {
-			found.outcome = skipped
-		}
-		out.tests = append(out.tests, found)
-	}
-	if plan < 0 {
-		return errors.New("it is no TAP: there is no plan, such as 1..3")
-	}
-	n := len(out.tests) - before
-	if n == plan {
-		return nil
-	}
-	why := fmt.Sprintf("%d tests of a plan of %d", n, plan)
-	if n > plan {
-		out.broken = append(out.broken, why)
-	} else {
-		out.unseen = append(out.unseen, unseen{min(plan-n, mostUnseen), why})
-	}
-	return nil
-}
-
-// description is what stands behind the number of a TAP test.
-func description(text string) string {
-	text = strings.TrimSpace(text)
-	if first, rest, _ := strings.Cut(text, " "); first != "" && strings.Trim(first, "0123456789") == "" {
-		text = strings.TrimSpace(rest)
-	}
-	return strings.TrimSpace(strings.TrimPrefix(text, "- "))
-}
+var readers = map[string]func(io.Reader, *report) error{goTest: readGoTest, junit: readJUnit, tap: readTAP}
