@@ -66,9 +66,13 @@ func judge(t *testing.T, cfg Config, work string, replies ...string) (judger.Ver
 }
 
 func reply(short, right bool, findings ...string) string {
-	b, _ := json.Marshal(map[string]any{"criteria": []any{
-		map[string]any{"name": "short", "reason": "because of its length", "met": short},
-		map[string]any{"name": "right", "reason": "because of its sense", "met": right},
+	type criterion struct {
+		Name   string `json:"name"`
+		Reason string `json:"reason"`
+		Met    bool   `json:"met"`
+	}
+	b, _ := json.Marshal(map[string]any{"criteria": []criterion{
+		{"short", "because of its length", short}, {"right", "because of its sense", right},
 	}, "findings": append([]string{}, findings...)})
 	return string(b)
 }
@@ -139,6 +143,11 @@ func TestAnAnswerThatCantBeUsedIsToldSo(t *testing.T) {
 	assert.Equal(t, "I like it.", b.asked[1].Messages[2].Content)
 	assert.Contains(t, b.asked[1].Messages[3].Content, "That can't be used: there is no JSON object")
 
+	v, b, err = judge(t, Config{}, "x", `{"criteria": [{"name": "short", "met": true, "reason": "x"}, {"name": "right", "met": true, "reason": "x"}]}`, reply(true, false, "It is wrong."))
+	require.NoError(t, err)
+	assert.Equal(t, 0.25, *v.Reward, "the verdict that was given with a reason before it counts")
+	assert.Contains(t, b.asked[1].Messages[3].Content, "first give the reason, then judge")
+
 	never := 0
 	for text, want := range map[string]string{
 		"":                                     "no JSON object",
@@ -148,7 +157,12 @@ func TestAnAnswerThatCantBeUsedIsToldSo(t *testing.T) {
 		`{"criteria": [{"name": "brief", "reason": "x", "met": true}]}`:                                                              `no criterion "brief"`,
 		`{"criteria": [{"name": "short", "met": true}]}`:                                                                             `"short" has no reason`,
 		`{"criteria": [{"name": "short", "reason": "x"}]}`:                                                                           `"short" has no met`,
-		`{"criteria": [{"name": "short", "reason": "x", "met": "yes"}]}`:                                                             "doesn't fit the form",
+		`{"criteria": [{"name": "short", "reason": "x", "met": "yes"}]}`:                                                             `met of criteria/0 is "yes", want true or false`,
+		`{"criteria": {"short": true}}`:                                                                                              "criteria is a list of objects",
+		`{"criteria": ["short"]}`:                                                                                                    `criteria/0 is "short", want an object`,
+		`{"criteria": [{"name": "short", "met": true, "reason": "x"}]}`:                                                              `met of criterion "short" stands before its reason`,
+		`{"criteria": [{"name": "short", "reason": 3, "met": true}]}`:                                                                "reason of criteria/0 is 3, want a text",
+		strings.Replace(reply(true, true), `"findings":[]`, `"findings":[{}]`, 1):                                                    "findings/0 is {}, want a text",
 		`{"criteria": [{"name": "short", "reason": "x", "met": true}, {"name": "short", "reason": "x", "met": false}]}`:              "judged twice",
 		`{"criteria": [{"name": "short", "reason": "x", "met": false, "met": true}, {"name": "right", "reason": "x", "met": true}]}`: `"met" is given twice`,
 		`{"criteria": [{"name": "short", "reason": "x", "met": false, "Met": true}, {"name": "right", "reason": "x", "met": true}]}`: `"Met" is given twice`,

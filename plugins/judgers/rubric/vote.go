@@ -91,12 +91,67 @@ func (r *rubric) reply(ctx context.Context, s model.Session, messages []model.Me
 
 // answer is what the model has to write.
 type answer struct {
-	Criteria []struct {
-		Name   string  `json:"name"`
-		Reason *string `json:"reason"`
-		Met    *bool   `json:"met"`
-	} `json:"criteria"`
-	Findings []string `json:"findings"`
+	Criteria []json.RawMessage `json:"criteria"`
+	Findings []json.RawMessage `json:"findings"`
+}
+
+// judged is what the model says of one criterion.
+type judged struct {
+	name, reason string
+	met          *bool
+	early        bool // met stands before its reason
+}
+
+// readCriterion reads one, in the order in which the model wrote it: a reason
+// that comes behind the verdict was made up for it.
+func readCriterion(i int, raw json.RawMessage) (judged, error) {
+	var c judged
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, _ := d.Token(); t != json.Delim('{') {
+		return c, fmt.Errorf("criteria/%d is %s, want an object", i, short(raw))
+	}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return c, err
+		}
+		name, _ := t.(string)
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return c, err
+		}
+		if string(value) == "null" {
+			continue
+		}
+		want := ""
+		switch name = strings.ToLower(name); name {
+		case "name":
+			if json.Unmarshal(value, &c.name) != nil {
+				want = "a text"
+			}
+		case "reason":
+			c.early = c.met != nil
+			if json.Unmarshal(value, &c.reason) != nil {
+				want = "a text"
+			}
+		case "met":
+			if json.Unmarshal(value, &c.met) != nil {
+				want = "true or false"
+			}
+		}
+		if want != "" {
+			return c, fmt.Errorf("%s of criteria/%d is %s, want %s", name, i, short(value), want)
+		}
+	}
+	return c, nil
+}
+
+func short(raw json.RawMessage) string {
+	const most = 60
+	if len(raw) > most {
+		return strings.ToValidUTF8(string(raw[:most]), "") + "…"
+	}
+	return string(raw)
 }
 
 // read is the vote in a text, or what is wrong with it. Nothing that is missing
@@ -114,7 +169,7 @@ func (in *Input) read(text string) (*vote, error) {
 	}
 	var a answer
 	if err := json.Unmarshal(found[0], &a); err != nil {
-		return nil, fmt.Errorf("it doesn't fit the form: %w", err)
+		return nil, errors.New("it doesn't fit the form: criteria is a list of objects, findings a list of texts")
 	}
 	v := &vote{map[string]bool{}, map[string]string{}, nil}
 	known := map[string]bool{}
@@ -122,27 +177,37 @@ func (in *Input) read(text string) (*vote, error) {
 		known[c.Name] = true
 	}
 	all := true
-	for _, c := range a.Criteria {
-		_, twice := v.met[c.Name]
-		switch {
-		case !known[c.Name]:
-			return nil, fmt.Errorf("there is no criterion %q", c.Name)
-		case twice:
-			return nil, fmt.Errorf("criterion %q is judged twice", c.Name)
-		case c.Reason == nil || strings.TrimSpace(*c.Reason) == "":
-			return nil, fmt.Errorf("criterion %q has no reason", c.Name)
-		case c.Met == nil:
-			return nil, fmt.Errorf("criterion %q has no met", c.Name)
+	for i, raw := range a.Criteria {
+		c, err := readCriterion(i, raw)
+		if err != nil {
+			return nil, err
 		}
-		v.met[c.Name], v.reason[c.Name] = *c.Met, *c.Reason
-		all = all && *c.Met
+		_, twice := v.met[c.name]
+		switch {
+		case !known[c.name]:
+			return nil, fmt.Errorf("there is no criterion %q", c.name)
+		case twice:
+			return nil, fmt.Errorf("criterion %q is judged twice", c.name)
+		case strings.TrimSpace(c.reason) == "":
+			return nil, fmt.Errorf("criterion %q has no reason", c.name)
+		case c.met == nil:
+			return nil, fmt.Errorf("criterion %q has no met", c.name)
+		case c.early:
+			return nil, fmt.Errorf("met of criterion %q stands before its reason: first give the reason, then judge", c.name)
+		}
+		v.met[c.name], v.reason[c.name] = *c.met, c.reason
+		all = all && *c.met
 	}
 	for _, c := range in.Criteria {
 		if _, ok := v.met[c.Name]; !ok {
 			return nil, fmt.Errorf("criterion %q is not judged", c.Name)
 		}
 	}
-	for _, f := range a.Findings {
+	for i, raw := range a.Findings {
+		var f string
+		if json.Unmarshal(raw, &f) != nil {
+			return nil, fmt.Errorf("findings/%d is %s, want a text", i, short(raw))
+		}
 		if f = strings.TrimSpace(f); f != "" {
 			v.findings = append(v.findings, f)
 		}
