@@ -30,9 +30,10 @@ func (c *check) outputSchema(n *yaml.Node) (json.RawMessage, *jsonschema.Schema)
 	}
 	compiled, err := c.schemas.compile(raw)
 	if err != nil {
-		f.errorf(f.at(schema), "output", "", "this is no JSON Schema: %s", err)
+		f.badSchema(schema, err)
 		return nil, nil
 	}
+	c.misspelt(schema, raw, nil)
 	if t := c.typeOf(raw); t.base != tObject {
 		f.errorf(f.at(schema), "output", "type: object", "the output of a stage is an object")
 		return nil, nil

@@ -48,7 +48,7 @@ func (s *schemaSet) compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 	}
 	out, err := c.Compile(url)
 	if err != nil {
-		return nil, errors.New(firstLine(err.Error()))
+		return nil, schemaError(err)
 	}
 	if s.compiled == nil {
 		s.compiled = map[string]*jsonschema.Schema{}
