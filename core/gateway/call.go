@@ -49,7 +49,9 @@ type call struct {
 	prices *cost.Prices // of who generates, nil where they aren't known
 	billed *float64     // what the upstream says it charges
 	held   float64      // of the budget in US dollars, while holds
-	holds  bool
+	// heldTokens are of the budget in tokens.
+	heldTokens int
+	holds      bool
 }
 
 // serveGeneration serves one model call.

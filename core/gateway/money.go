@@ -89,11 +89,15 @@ func (s *Session) overUSD(prompt, reply int, usd float64) *wire.Error {
 // pay ends what the call holds of the budget.
 func (c *call) pay(spent cost.Cost) {
 	c.s.pay(spent, c.held, c.holds)
-	c.held, c.holds = 0, false
+	c.s.giveTokensBack(c.heldTokens)
+	c.held, c.holds, c.heldTokens = 0, false, 0
 }
 
 // afford sets aside what the call can cost.
 func (c *call) afford() *failure {
+	if f := c.affordTokens(); f != nil {
+		return f
+	}
 	if c.s.spec.Budget.USD <= 0 {
 		return nil
 	}
@@ -120,7 +124,8 @@ func (c *call) afford() *failure {
 		case left < least || prices.Output <= 0:
 			return &failure{trace.CallBudget, c.s.overUSD(n, short, least)}
 		default:
-			want = c.bound(int((left - prices.Most(n, 0)) / (prices.Output / 1e6)))
+			tokens := int((left - prices.Most(n, 0)) / (prices.Output / 1e6))
+			want = c.bound(tokens, fmt.Sprintf("max_tokens: the session's budget has money left for %d tokens of a reply", tokens))
 		}
 		if c.ctx.Err() != nil {
 			return c.cancelled()
@@ -141,11 +146,11 @@ func (c *call) queue(wait <-chan struct{}) *failure {
 	return nil
 }
 
-// bound bounds the reply, and records that.
-func (c *call) bound(tokens int) int {
+// bound bounds the reply, and records why.
+func (c *call) bound(tokens int, why string) int {
 	e := trace.Edit{
 		Hook: budgetName, Point: string(hook.Request), Action: string(hook.Replace),
-		Reason: fmt.Sprintf("max_tokens: the session's budget has money left for %d tokens of a reply", tokens),
+		Reason: why,
 	}
 	e.Before, _ = chat.Marshal(map[string]any{"/sampling/max_tokens": c.rec.Effective.MaxTokens})
 	e.After, _ = chat.Marshal(map[string]any{"/sampling/max_tokens": tokens})

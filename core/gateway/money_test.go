@@ -342,7 +342,8 @@ func TestBudgetGoesOn(t *testing.T) {
 	}{
 		"calls":         {gateway.Budget{Calls: 3}, gateway.Budget{Calls: 2}, 1, "3 of 3 calls"},
 		"turns":         {gateway.Budget{Turns: 3}, gateway.Budget{Turns: 2}, 1, "3 of 3 turns"},
-		"tokens":        {gateway.Budget{Tokens: 1000}, gateway.Budget{Tokens: 999}, 1, "tokens of 1000 are used"},
+		"tokens":        {gateway.Budget{Tokens: 60}, gateway.Budget{Tokens: 30}, 1, "58 tokens of 60 are used, and the prompt has 24"},
+		"no room":       {gateway.Budget{Tokens: 1000}, gateway.Budget{Tokens: 999}, 0, "999 tokens of 1000 are used, and the prompt has"},
 		"money":         {gateway.Budget{USD: 1}, gateway.Budget{USD: 0.9999}, 0, "0.9999 of 1 USD"},
 		"nothing left":  {gateway.Budget{Calls: 2}, gateway.Budget{Calls: 2}, 0, "2 of 2 calls"},
 		"another bound": {gateway.Budget{Calls: 2}, gateway.Budget{Tokens: 9000}, 2, "2 of 2 calls"},

@@ -39,22 +39,23 @@ type Session struct {
 	budget chan struct{} // closed at the first call over budget
 	active atomic.Int64  // time of the last activity, in ns
 
-	mu       sync.Mutex
-	seq      int
-	stats    Stats
-	reserved int // calls that may yet reach the upstream
-	money    purse
-	bytes    int64 // of its records
-	turns    int   // the same of the main lineage
-	aside    bool  // a call of a side conversation reached the upstream
-	refused  string
-	released bool // ready is closed
-	closed   bool
-	calls    int                 // whose handlers are at work
-	inflight int                 // these, and what they leave to be done
-	idle     chan struct{}       // closed when inflight falls to 0, while Close waits
-	ids      map[string]struct{} // of every tool call so far
-	repeats  repeats
+	mu         sync.Mutex
+	seq        int
+	stats      Stats
+	reserved   int // calls that may yet reach the upstream
+	money      purse
+	heldTokens int   // of prompts under way
+	bytes      int64 // of its records
+	turns      int   // the same of the main lineage
+	aside      bool  // a call of a side conversation reached the upstream
+	refused    string
+	released   bool // ready is closed
+	closed     bool
+	calls      int                 // whose handlers are at work
+	inflight   int                 // these, and what they leave to be done
+	idle       chan struct{}       // closed when inflight falls to 0, while Close waits
+	ids        map[string]struct{} // of every tool call so far
+	repeats    repeats
 }
 
 // Stats is what a session has used so far.
