@@ -50,7 +50,7 @@ func (v *invocation) makeCall(ctx context.Context, deadline time.Time) (*agent.E
 		exit.Code = status
 	}
 	exit.Stdout = string(body)
-	exit.OutputErr = run.Replace(filepath.Join(v.dir, "stdout"), func(f *os.File) error {
+	exit.OutputErr = run.Artifact(filepath.Join(v.dir, "stdout"), func(f *os.File) error {
 		w := v.Redact.Writer(f)
 		if _, err := w.Write(body); err != nil {
 			return err

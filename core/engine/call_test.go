@@ -56,7 +56,7 @@ func callers() []component.Component {
 }
 
 // slow is an upstream that answers with three tokens for two, when let go on.
-func slow(t *testing.T, asked chan<- bool, goOn <-chan bool) string {
+func slow(t testing.TB, asked chan<- bool, goOn <-chan bool) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/chat/completions") {
 			http.NotFound(w, r)

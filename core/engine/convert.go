@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -124,40 +125,54 @@ func Convert(ctx context.Context, c Conversion) (*Written, error) {
 // writeRollouts writes rollouts.jsonl, one line a rollout in task and sample
 // order.
 func (e *Engine) writeRollouts(ctx context.Context) error {
-	all, err := e.Store.Rollouts(ctx)
-	if err != nil {
-		return err
-	}
-	at := map[string]*trace.Rollout{}
-	for _, r := range all {
-		at[r.ID] = r
-	}
-	var lines []*trace.Rollout
-	for _, t := range e.Pipeline.Tasks {
-		for sample := range e.Pipeline.Samples {
-			id := fmt.Sprintf("%s~%d", t.ID, sample)
-			r := at[id]
-			if r == nil {
-				r = &trace.Rollout{ID: id, Task: t.ID, Sample: sample, Status: trace.Queued}
+	return putRollouts(e.Folder, func(put func(*trace.Rollout) error) error {
+		next, stop := iter.Pull2(e.Store.EachRollout(ctx))
+		defer stop()
+		stored, err, more := next()
+		for _, t := range e.Pipeline.Tasks {
+			for sample := range e.Pipeline.Samples {
+				if err != nil {
+					return err
+				}
+				id := rolloutID(t, sample)
+				if more && stored.ID == id {
+					if err := put(stored); err != nil {
+						return err
+					}
+					stored, err, more = next()
+					continue
+				}
+				r, missing := e.Store.Rollout(ctx, id) // the store has it in another place, or not
+				if errors.Is(missing, trace.ErrNotFound) {
+					r, missing = &trace.Rollout{ID: id, Task: t.ID, Sample: sample, Status: trace.Queued}, nil
+				}
+				if missing != nil {
+					return missing
+				}
+				if err := put(r); err != nil {
+					return err
+				}
 			}
-			lines = append(lines, r)
 		}
-	}
-	return putRollouts(e.Folder, lines)
+		return err
+	})
 }
 
-func putRollouts(folder *run.Folder, lines []*trace.Rollout) error {
-	return run.Replace(folder.Path("rollouts.jsonl"), func(w *os.File) error {
-		for _, r := range lines {
+// putRollouts writes rollouts.jsonl with all that is put.
+func putRollouts(folder *run.Folder, all func(put func(*trace.Rollout) error) error) error {
+	return run.Replace(folder.Path("rollouts.jsonl"), func(f *os.File) error {
+		w := bufio.NewWriter(f)
+		err := all(func(r *trace.Rollout) error {
 			line, err := chat.Marshal(r)
-			if err != nil {
-				return err
+			if err == nil {
+				_, err = w.Write(append(line, '\n'))
 			}
-			if _, err := w.Write(append(line, '\n')); err != nil {
-				return err
-			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		return nil
+		return w.Flush()
 	})
 }
 
@@ -188,7 +203,14 @@ func tellRollouts(ctx context.Context, folder *run.Folder, store *trace.Store) e
 		}
 		lines = append(lines, was)
 	}
-	return putRollouts(folder, lines)
+	return putRollouts(folder, func(put func(*trace.Rollout) error) error {
+		for _, r := range lines {
+			if err := put(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // files makes a converter's files under temporary names and gives them their

@@ -366,13 +366,13 @@ func (e *Engine) rollouts(ctx context.Context) error {
 
 // totals sums up what the store holds.
 func (e *Engine) totals(ctx context.Context) (*run.Totals, error) {
-	rs, err := e.Store.Rollouts(ctx)
-	if err != nil {
-		return nil, err
-	}
 	t := &run.Totals{Rollouts: len(e.Pipeline.Tasks) * e.Pipeline.Samples, Status: map[string]int{}}
-	mean, spent := 0.0, cost.Cost{}
-	for _, r := range rs {
+	mean, spent, known := 0.0, cost.Cost{}, 0
+	for r, err := range e.Store.EachRollout(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		known++
 		status := r.Status
 		if r.Abandoned {
 			status = run.Abandoned
@@ -388,7 +388,7 @@ func (e *Engine) totals(ctx context.Context) (*run.Totals, error) {
 		}
 	}
 	t.Cost, t.CostBasis = spent.Amount(), string(spent.Basis)
-	if n := t.Rollouts - len(rs); n > 0 {
+	if n := t.Rollouts - known; n > 0 {
 		t.Status[trace.Queued] += n
 	}
 	if t.Rewarded > 0 {

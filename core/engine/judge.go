@@ -75,7 +75,7 @@ func (e *Engine) keepVerdict(path string, v judger.Verdict, res *trace.StageResu
 		return fmt.Errorf("encode verdict: %w", err)
 	}
 	e.clean(res)
-	return run.Replace(path, func(w *os.File) error {
+	return run.Artifact(path, func(w *os.File) error {
 		_, err := w.Write(append(res.Output, '\n'))
 		return err
 	})

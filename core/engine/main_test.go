@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 // bench is a run of a pipeline with components of the test's own.
 type bench struct {
-	*testing.T
+	testing.TB
 	engine *Engine
 	store  *trace.Store
 	folder *run.Folder
@@ -46,8 +46,20 @@ type bench struct {
 	events []run.Event
 }
 
-// start makes an engine for the text of a pipeline file.
-func start(t *testing.T, text string, components ...component.Component) *bench {
+// start makes an engine for the text of a pipeline file, and keeps its events.
+func start(t testing.TB, text string, components ...component.Component) *bench {
+	t.Helper()
+	b := &bench{TB: t}
+	b.begin(text, func(e run.Event) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.events = append(b.events, e)
+	}, components...)
+	return b
+}
+
+func (b *bench) begin(text string, tell func(run.Event), components ...component.Component) {
+	t := b.TB
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pipeline.yaml")
@@ -59,18 +71,13 @@ func start(t *testing.T, text string, components ...component.Component) *bench 
 	require.NoError(t, err)
 	p, err := f.Check(plugins)
 	require.NoError(t, err)
-	b := &bench{T: t}
 	b.folder, err = run.Create(filepath.Join(dir, "out"), "")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.folder.Close()) })
 	b.store, err = trace.Open(b.folder.Database(), trace.StoreOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.store.Close()) })
-	events, err := b.folder.Events(func(e run.Event) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.events = append(b.events, e)
-	})
+	events, err := b.folder.Events(tell)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, events.Close()) })
 	self, err := os.Executable()
@@ -82,7 +89,6 @@ func start(t *testing.T, text string, components ...component.Component) *bench 
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.engine.Close()) })
-	return b
 }
 
 // run runs the pipeline to its end.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -27,6 +26,7 @@ type rollout struct {
 	// env is what expressions see; results are the checkpoints behind it.
 	env     pipeline.Env
 	results map[string]*trace.StageResult
+	first   bool                         // no earlier part of the run had it
 	inputs  map[string]json.RawMessage   // by stage id: what hooks put in place of its input, for one pass
 	done    map[visit]*trace.StageResult // by an earlier part of the run
 	visits  map[string]int               // of each stage so far
@@ -57,7 +57,9 @@ type rollout struct {
 func newRollout(e *Engine, t pipeline.Task, sample int, earlier map[string]*trace.Rollout) *rollout {
 	old := earlier[rolloutID(t, sample)]
 	if old == nil {
-		return fresh(e, t, sample)
+		r := fresh(e, t, sample)
+		r.first = true
+		return r
 	}
 	if old.Status == trace.Completed || old.Status == trace.Failed || old.Status == trace.Parked || old.Abandoned {
 		return nil
@@ -122,27 +124,6 @@ func (r *rollout) run(ctx context.Context) error {
 	return r.finish(store)
 }
 
-// clock brings the rollout's time up to date, before its state is stored.
-func (r *rollout) clock() {
-	seconds := r.ranBefore
-	if !r.begun.IsZero() {
-		seconds += time.Since(r.begun).Seconds()
-	}
-	r.state.Seconds = math.Round(seconds*1000) / 1000
-}
-
-// pause stops the clock while the rollout waits for others. Already stopped, it
-// stays so.
-func (r *rollout) pause() {
-	if !r.begun.IsZero() {
-		r.ranBefore += time.Since(r.begun).Seconds()
-		r.begun = time.Time{}
-	}
-}
-
-// proceed sets the clock going again.
-func (r *rollout) proceed() { r.begun = time.Now() }
-
 func (r *rollout) finish(ctx context.Context) error {
 	r.clock()
 	r.state.Ended = time.Now().UTC()
@@ -174,6 +155,9 @@ func (r *rollout) warn(stage, message string) {
 
 // restore reads the checkpoints of an earlier part of the run.
 func (r *rollout) restore(ctx context.Context) error {
+	if r.first {
+		return nil
+	}
 	done, err := r.Store.Stages(ctx, r.state.ID)
 	if err != nil {
 		return err
@@ -370,7 +354,7 @@ func (r *rollout) promise(s *pipeline.Stage, res *trace.StageResult) error {
 // triesUsed counts the tries of a stage that an earlier part of the run made,
 // so that ids of attempts never repeat.
 func (r *rollout) triesUsed(ctx context.Context, s *pipeline.Stage, round int) (int, error) {
-	if s.Model == "" {
+	if s.Model == "" || r.first {
 		return 0, nil
 	}
 	old, err := r.Store.Sessions(context.WithoutCancel(ctx), r.state.ID)

@@ -458,7 +458,7 @@ func (v *invocation) bounded(status string) string {
 
 // artifacts keeps what the program changed in its workspace.
 func (v *invocation) artifacts(*trace.StageResult) error {
-	return run.Replace(filepath.Join(v.dir, "workspace.diff"), func(f *os.File) error {
+	return run.Artifact(filepath.Join(v.dir, "workspace.diff"), func(f *os.File) error {
 		w := v.Redact.Writer(f)
 		if err := v.ws.Diff(w); err != nil {
 			return err

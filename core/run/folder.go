@@ -228,14 +228,20 @@ func escape(id string) string {
 
 // Replace writes a file as a whole: a temporary one is filled by write and
 // takes the name only when all is on disk.
-func Replace(path string, write func(*os.File) error) error {
+func Replace(path string, write func(*os.File) error) error { return replace(path, true, write) }
+
+// Artifact is Replace for a file that only shows what the database holds: a kill
+// leaves it whole or not there, a loss of power may leave it empty.
+func Artifact(path string, write func(*os.File) error) error { return replace(path, false, write) }
+
+func replace(path string, sync bool, write func(*os.File) error) error {
 	t, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	defer os.Remove(t.Name())
 	err = write(t)
-	if err == nil {
+	if err == nil && sync {
 		err = t.Sync()
 	}
 	if e := t.Close(); err == nil {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"iter"
 )
 
 // PutTasks adds tasks, or replaces those of the same id.
@@ -100,6 +101,28 @@ const inOrder = ` LEFT JOIN tasks ON tasks.id = r.task
 func (s *Store) Rollouts(ctx context.Context) ([]*Rollout, error) {
 	out, err := query(ctx, s.readers, scan[Rollout], "SELECT r.body FROM rollouts r"+inOrder)
 	return out, describe(err, "read the rollouts")
+}
+
+// EachRollout goes through all rollouts in task and sample order, one at a time: a
+// run may have more than fit into memory.
+func (s *Store) EachRollout(ctx context.Context) iter.Seq2[*Rollout, error] {
+	return func(yield func(*Rollout, error) bool) {
+		rows, err := s.readers.QueryContext(ctx, "SELECT r.body FROM rollouts r"+inOrder)
+		if err != nil {
+			yield(nil, describe(err, "read the rollouts"))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			r, err := scan[Rollout](rows)
+			if !yield(r, describe(err, "read the rollouts")) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nil, describe(err, "read the rollouts"))
+		}
+	}
 }
 
 // Rollout returns one rollout, or ErrNotFound.

@@ -167,3 +167,30 @@ func TestOneFailureInABatchFailsAlone(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, calls, 2)
 }
+
+// TestEachRolloutStops: where its reader does, and in the order of the tasks.
+func TestEachRolloutStops(t *testing.T) {
+	s, _ := openStore(t, StoreOptions{})
+	ctx := t.Context()
+	require.NoError(t, s.PutTasks(ctx, []Task{{ID: "b", Seq: 0, Data: json.RawMessage(`{}`)}, {ID: "a", Seq: 1, Data: json.RawMessage(`{}`)}}))
+	for _, id := range []string{"a", "b"} {
+		require.NoError(t, s.PutRollout(ctx, &Rollout{ID: id + "~0", Task: id}))
+	}
+	var got []string
+	for r, err := range s.EachRollout(ctx) {
+		require.NoError(t, err)
+		got = append(got, r.ID)
+	}
+	assert.Equal(t, []string{"b~0", "a~0"}, got)
+	for range 20 { // more than there are readers
+		for _, err := range s.EachRollout(ctx) {
+			require.NoError(t, err)
+			break
+		}
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, err := range s.EachRollout(ended) {
+		require.ErrorContains(t, err, "read the rollouts: context canceled")
+	}
+}
