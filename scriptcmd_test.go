@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,7 +52,10 @@ func cmdProcesses(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 || args[0] != "none" {
 		ts.Fatalf("usage: processes none WORD")
 	}
-	if found := processesWith(args[1]); len(found) > 0 {
+	// A script whose name begins with this one's may run at the same time.
+	whole := regexp.MustCompile(regexp.QuoteMeta(args[1]) + `([^A-Za-z0-9_-]|$)`)
+	found := processesWith(args[1])
+	if found = slices.DeleteFunc(found, func(line string) bool { return !whole.MatchString(line) }); len(found) > 0 {
 		ts.Fatalf("processes are left: %s", strings.Join(found, "\n"))
 	}
 }
