@@ -139,8 +139,8 @@ func verdictText(verdict json.RawMessage, why string) string {
 
 func cut(text string) string {
 	text = firstLine(text)
-	if r := []rune(text); len(r) > 60 {
-		return string(r[:57]) + "..."
+	if r := []rune(text); len(r) > 200 {
+		return string(r[:197]) + "..."
 	}
 	return text
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 )
 
 func (a *App) parkCommand() *cobra.Command {
@@ -142,7 +143,7 @@ func (a *App) showPark(dir string, p *trace.Park) {
 	fmt.Fprintf(w, "why\t%s: %s\n", p.Reason, shown.Lines(p.Message))
 	fmt.Fprintf(w, "since\t%s\n", p.Parked.Local().Format(time.DateTime))
 	if p.Cost != nil {
-		fmt.Fprintf(w, "cost\t%.4g USD (%s)\n", *p.Cost, p.CostBasis)
+		fmt.Fprintf(w, "cost\t%s USD (%s)\n", cost.Text(*p.Cost), p.CostBasis)
 	}
 	if p.Output != nil {
 		fmt.Fprintf(w, "output\t%s\n", shown.Lines(string(p.Output)))
@@ -152,6 +153,15 @@ func (a *App) showPark(dir string, p *trace.Park) {
 	}
 	if p.Schema != nil {
 		fmt.Fprintf(w, "schema\t%s\n", p.Schema)
+	}
+	if p.Status != trace.ParkWaiting {
+		fmt.Fprintf(w, "%s\t%s\n", p.Status, p.Ended.Local().Format(time.DateTime))
+	}
+	switch {
+	case p.Answer != nil:
+		fmt.Fprintf(w, "answer\t%s\n", shown.Lines(string(p.Answer)))
+	case p.Status == trace.ParkAnswered:
+		fmt.Fprintf(w, "answer\tto go on without one\n")
 	}
 	w.Flush()
 	if p.Status != trace.ParkWaiting {

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-dev/penstock/core/run"
 	"github.com/penstock-dev/penstock/core/shell"
 	"github.com/penstock-dev/penstock/core/trace"
+	"github.com/penstock-dev/penstock/core/upstream/cost"
 )
 
 // progress shows a run as it goes: events as JSON, plain lines, or on a
@@ -176,7 +177,7 @@ func (p *progress) summary(t *run.Totals) {
 	}
 	fmt.Fprintf(w, "tokens\t%d in, %d out, in %s\n", t.Usage.Input, t.Usage.Output, count(t.Calls, "call", "calls"))
 	if t.Cost != nil {
-		fmt.Fprintf(w, "cost\t%.4f USD, %s\n", *t.Cost, t.CostBasis)
+		fmt.Fprintf(w, "cost\t%s USD, %s\n", cost.Text(*t.Cost), t.CostBasis)
 	} else if p.priced() && t.CostBasis == "" {
 		fmt.Fprintf(w, "cost\tnothing: no call was answered\n")
 	} else if p.priced() {

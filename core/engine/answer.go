@@ -52,6 +52,9 @@ func Reply(ctx context.Context, store *trace.Store, p *pipeline.Pipeline, a Answ
 		if a.Output, err = stage.Answer(a.Output); err != nil {
 			return fmt.Errorf("%w: %w", ErrAnswer, err)
 		}
+		if blind(p, stage, a.Output) {
+			return fmt.Errorf("%w: it rejects without findings: another pass would not know what to do better; give at least one", ErrAnswer)
+		}
 	}
 	switch {
 	case park.Status == trace.ParkAnswered && same(park.Answer, a.Output):
@@ -65,6 +68,18 @@ func Reply(ctx context.Context, store *trace.Store, p *pipeline.Pipeline, a Answ
 			ErrAnswer, loop.ID, park.Reason, stage.ID, loop.Loop.Max)
 	}
 	return take(ctx, store, park, loop, a)
+}
+
+// blind says whether an answer would have a loop park again at once: it rejects,
+// and tells the next pass nothing.
+func blind(p *pipeline.Pipeline, stage *pipeline.Stage, output json.RawMessage) bool {
+	looped := false
+	p.Each(func(s *pipeline.Stage) { looped = looped || s.Loop != nil && slices.Contains(s.Loop.Stages, stage) })
+	var o struct {
+		Verdict string `json:"verdict"`
+	}
+	list, ok := findings(output)
+	return looped && ok && strings.Join(list, "") == "" && json.Unmarshal(output, &o) == nil && strings.HasPrefix(strings.ToLower(o.Verdict), "reject")
 }
 
 func take(ctx context.Context, store *trace.Store, park *trace.Park, loop *pipeline.Stage, a Answer) error {

@@ -96,12 +96,19 @@ func notes(s *Stage) string {
 		for _, b := range s.Loop.Stages {
 			ids = append(ids, b.ID)
 		}
-		n = append(n, fmt.Sprintf("%s until %s, at most %d passes, else %s", strings.Join(ids, ", "), s.Loop.Until, s.Loop.Max, s.Loop.Else))
+		n = append(n, fmt.Sprintf("%s until %s, at most %s, else %s", strings.Join(ids, ", "), s.Loop.Until, passes(s.Loop.Max), s.Loop.Else))
 	}
 	if s.Retry.Attempts > 1 {
 		n = append(n, fmt.Sprintf("%d attempts", s.Retry.Attempts))
 	}
 	return strings.Join(n, "; ")
+}
+
+func passes(n int) string {
+	if n == 1 {
+		return "1 pass"
+	}
+	return fmt.Sprintf("%d passes", n)
 }
 
 // hookNotes says what a hook does to what passes by, and to its streaming.

@@ -20,6 +20,10 @@ func suggest(what, got string, names []string) string {
 	return what + strings.Join(names, ", ")
 }
 
+// Suggest says which of some names another one most likely stands for, or lists
+// them.
+func Suggest(got string, names []string) string { return suggest("it has: ", got, names) }
+
 // nearest is the name that a mistyped one most likely stands for, or "".
 func nearest(got string, names []string) string {
 	best, least := "", max(1, (len(got)+1)/3)+1

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -69,14 +70,58 @@ func Create(dir, runs string) (*Folder, error) {
 	case err != nil:
 		return nil, fmt.Errorf("create run folder: %w", err)
 	case len(entries) > 0:
-		return nil, f.taken(dir)
+		if !f.neverBegan(entries) {
+			return nil, f.taken(dir)
+		}
+		if err := f.acquire(); err != nil {
+			return nil, err
+		}
+		if _, err := os.Lstat(f.Path("run.json")); err == nil { // whoever held the lock has begun
+			f.fresh = false
+			return nil, errors.Join(f.taken(dir), f.Close())
+		}
+		f.clear()
 	}
 	for _, sub := range append([]string{""}, folders...) {
 		if err := os.MkdirAll(filepath.Join(f.Dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("create run folder: %w", err)
 		}
 	}
+	if f.lock != nil {
+		return f, nil
+	}
 	return f, f.acquire()
+}
+
+// neverBegan says whether all that is in a folder is what a run that was killed
+// before its run.json was written leaves: nothing that ran, and nothing else's.
+func (f *Folder) neverBegan(entries []os.DirEntry) bool {
+	locked := false
+	for _, e := range entries {
+		locked = locked || e.Name() == "lock"
+		known := slices.Contains(files, e.Name()) || e.IsDir() && slices.Contains(folders, e.Name())
+		if !known {
+			return false
+		}
+	}
+	for _, sub := range []string{"artifacts", "work"} {
+		if inside, err := os.ReadDir(f.Path(sub)); err == nil && len(inside) > 0 {
+			return false
+		}
+	}
+	return locked
+}
+
+// clear takes away what a run that never began has left, but for the lock.
+func (f *Folder) clear() {
+	for _, sub := range folders {
+		os.RemoveAll(f.Path(sub))
+	}
+	for _, name := range files {
+		if name != "lock" {
+			os.Remove(f.Path(name))
+		}
+	}
 }
 
 // taken says what is in a folder that should be empty, and what can be done.
@@ -90,12 +135,8 @@ func (f *Folder) taken(given string) error {
 // discard takes away a run that never began: what Create made and what was
 // written since, and nothing else.
 func (f *Folder) discard() {
-	for _, sub := range folders {
-		os.RemoveAll(f.Path(sub))
-	}
-	for _, name := range files {
-		os.Remove(f.Path(name))
-	}
+	f.clear()
+	os.Remove(f.Path("lock"))
 	if f.made {
 		os.Remove(f.Dir) // stays where there is something else in it
 	}
@@ -135,7 +176,7 @@ func View(dir string) (*Folder, error) {
 	f := &Folder{Dir: abs}
 	d, err := f.ReadFile()
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("open run folder: %s has no run.json, so it is no run folder", dir)
+		return nil, fmt.Errorf("open run folder: %s has no run.json, so it is no run folder, or one of a run that never began; remove it, or begin anew with --out", dir)
 	}
 	if err != nil {
 		return nil, err

@@ -94,6 +94,43 @@ func TestARunThatNeverBeganLeavesNothing(t *testing.T) {
 	assert.Equal(t, "note", entries[0].Name())
 }
 
+// TestWhatARunLeftThatNeverBeganIsTakenOver: it was killed before its run.json
+// was written. What ran, what is another's, and what is held is left alone.
+func TestWhatARunLeftThatNeverBeganIsTakenOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		put  string
+		held bool
+		err  string
+	}{
+		"nothing ran":         {put: "trace/penstock.db"},
+		"something ran":       {put: "artifacts/a~0", err: "is not empty"},
+		"something of others": {put: "note", err: "is not empty"},
+		"it still begins":     {put: "events.jsonl", held: true, err: "run folder is in use"},
+		"it has begun":        {put: "run.json", err: "holds a run already"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "out")
+			first, err := Create(dir, "")
+			require.NoError(t, err)
+			if !c.held {
+				require.NoError(t, first.lock.Close()) // as a kill does
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, c.put), []byte("{}"), 0o600))
+			second, err := Create(dir, "")
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				assert.FileExists(t, filepath.Join(dir, c.put))
+				return
+			}
+			require.NoError(t, err)
+			assert.NoFileExists(t, filepath.Join(dir, c.put))
+			assert.DirExists(t, filepath.Join(dir, "trace"))
+			require.NoError(t, second.WriteFile(&File{Version: FileVersion, Run: second.ID}))
+			require.NoError(t, second.Close())
+		})
+	}
+}
+
 func TestOpenSaysWhatIsNoRunFolder(t *testing.T) {
 	_, err := Open(t.TempDir())
 	assert.ErrorContains(t, err, "is no run folder")

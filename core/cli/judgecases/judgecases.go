@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/penstock-dev/penstock/core/pipeline"
 	"github.com/penstock-dev/penstock/core/trace"
 	"github.com/penstock-dev/penstock/sdk/rollout"
 )
@@ -341,12 +342,19 @@ func misses(want map[string]any, r *trace.StageResult) []string {
 		if text, ok := w.(string); ok && isText && name == "explanation" && strings.Contains(said, text) {
 			continue
 		}
+		if _, there := got[name]; !there && w != nil {
+			out = append(out, fmt.Sprintf("the verdict has no '%s', want %s; %s", name, show(w), pipeline.Suggest(name, slices.Concat(slices.Sorted(keys(got)), verdictFields))))
+			continue
+		}
 		if !holds(g, w) {
 			out = append(out, fmt.Sprintf("%s is %s, want %s", name, show(g), show(w)))
 		}
 	}
 	return out
 }
+
+// verdictFields may be left out of a verdict.
+var verdictFields = []string{"components", "label", "explanation", "tampered"}
 
 func keys(m map[string]any) func(func(string) bool) {
 	return func(yield func(string) bool) {

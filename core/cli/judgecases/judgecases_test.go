@@ -44,6 +44,7 @@ func TestCompare(t *testing.T) {
 		"{ explanation: should }":    "",
 		"{ reward: null }":           "reward is 0.30000000000000004, want null",
 		"{ label: no, reward: 0.3 }": `label is "ok", want "no"`,
+		"{ rewrd: 1 }":               "the verdict has no 'rewrd', want 1; did you mean 'reward'?",
 		"{ components: { c: 1 } }":   `components is {"a":1,"b":2}, want {"c":1}`,
 	} {
 		cases, err := Parse("c.yaml", []byte("cases: [{ rollout: {}, want: "+want+" }]"))

@@ -4,7 +4,12 @@
 // What never enters: budgets, and where prices come from.
 package cost
 
-import "github.com/penstock-dev/penstock/sdk/chat"
+import (
+	"math"
+	"strconv"
+
+	"github.com/penstock-dev/penstock/sdk/chat"
+)
 
 // Basis says how a cost is known. It is "" where nothing was to be paid for.
 type Basis string
@@ -90,4 +95,14 @@ func (c Cost) Amount() *float64 {
 		return nil
 	}
 	return &c.USD
+}
+
+// Text writes an amount of dollars with four digits behind the point, or with as
+// many as a small one needs to show two that are not 0.
+func Text(usd float64) string {
+	digits := 4
+	if small := math.Abs(usd); small > 0 && small < 0.001 {
+		digits = min(1-int(math.Floor(math.Log10(small))), 20)
+	}
+	return strconv.FormatFloat(usd, 'f', digits, 64)
 }

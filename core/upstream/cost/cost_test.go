@@ -70,3 +70,9 @@ func TestSums(t *testing.T) {
 		require.Equal(t, sum.Amount(), again.Amount())
 	}
 }
+
+func TestText(t *testing.T) {
+	for usd, want := range map[float64]string{0: "0.0000", 2.06: "2.0600", 0.0123: "0.0123", 0.000016: "0.000016", 0.00000123: "0.0000012", 15: "15.0000"} {
+		assert.Equal(t, want, Text(usd))
+	}
+}

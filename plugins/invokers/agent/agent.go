@@ -27,7 +27,7 @@ type Config struct {
 
 // Input is what `with:` gives for each rollout.
 type Input struct {
-	Prompt string `json:"prompt" desc:"what the agent is asked"`
+	Prompt string `json:"prompt" desc:"what the agent is asked" min:"1"`
 }
 
 type agent struct {

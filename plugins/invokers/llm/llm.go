@@ -41,13 +41,13 @@ type Config struct {
 	BaseURL  string      `json:"base_url,omitempty" desc:"subscription: where the program sends its calls, and the token with them; default the provider"`
 	Command  schema.Argv `json:"command,omitempty" desc:"subscription: the program and its arguments, or the program alone; a relative path starts at the folder of the pipeline file; default claude"`
 	Tools    []string    `json:"tools,omitempty" desc:"subscription: the program's own tools, exactly; default none"`
-	MaxTurns int         `json:"max_turns,omitempty" desc:"subscription: most replies of the model; default 1, or 2 where output has a schema"`
+	MaxTurns int         `json:"max_turns,omitempty" desc:"subscription: most replies of the model; default 1, or 2 where output has a schema" min:"1"`
 	MaxUSD   float64     `json:"max_usd,omitempty" desc:"subscription: the program ends when what all tries of the stage used would cost more, by its own estimate in US dollars"`
 }
 
 // Input is what `with:` gives for each rollout.
 type Input struct {
-	Prompt string `json:"prompt" desc:"what the model is asked"`
+	Prompt string `json:"prompt" desc:"what the model is asked" min:"1"`
 	System string `json:"system,omitempty" desc:"system prompt"`
 }
 

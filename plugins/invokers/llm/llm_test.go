@@ -175,6 +175,8 @@ func TestConfig(t *testing.T) {
 		"token: ${env:CLAUDE_CODE_OAUTH_TOKEN}":             {Mode: Subscription, Model: "sonnet"},
 		"token (CLAUDE_CODE_OAUTH_TOKEN) is empty":          {Mode: Subscription, Model: "sonnet", Token: " \n"},
 		"/model: mode subscription needs the model":         {Mode: Subscription, Token: token},
+		"/base_url: this is no http or https URL":           {Mode: Subscription, Token: token, Model: "sonnet", BaseURL: "not a url"},
+		"this is no http or https URL, such":                {Mode: Subscription, Token: token, Model: "sonnet", BaseURL: "file:///etc"},
 		"with tools at least 2 turns":                       {Mode: Subscription, Token: token, Model: "sonnet", Tools: []string{"Read"}},
 		"mode subscription has no max_tokens":               {Mode: Subscription, Token: token, Model: "sonnet", MaxTokens: 5},
 		"are of mode subscription only":                     {Token: token},

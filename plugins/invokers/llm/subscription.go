@@ -3,6 +3,7 @@ package llm
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,8 @@ func (s subscription) check() error {
 		return &schema.Error{Pointer: "/token", Message: "the subscription's token (" + tokenVariable + ") is empty: what this setting names holds nothing; `claude setup-token` prints one"}
 	case s.cfg.Model == "":
 		return &schema.Error{Pointer: "/model", Message: "mode subscription needs the model to ask for, such as sonnet: the program's own choice depends on the subscription"}
+	case s.cfg.BaseURL != "" && !isAddress(s.cfg.BaseURL):
+		return &schema.Error{Pointer: "/base_url", Message: "this is no http or https URL, such as https://api.anthropic.com"}
 	case len(s.cfg.Tools) > 0 && s.cfg.MaxTurns < 2:
 		return &schema.Error{Pointer: "/max_turns", Message: "with tools at least 2 turns are needed: one to call, one to answer"}
 	case s.cfg.MaxTokens > 0 || s.cfg.Temperature != nil || s.cfg.Schema != "":
@@ -94,4 +97,11 @@ func (s subscription) result(r *invoker.ResultRequest) *invoker.Result {
 		return &invoker.Result{}
 	}
 	return streamjson.Answer(r)
+}
+
+// isAddress says whether a server can be asked there, or that only the run will
+// know.
+func isAddress(text string) bool {
+	at, err := url.Parse(text)
+	return strings.Contains(text, "${") || err == nil && (at.Scheme == "http" || at.Scheme == "https") && at.Hostname() != ""
 }
