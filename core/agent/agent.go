@@ -15,6 +15,8 @@ import (
 const (
 	IsolationPIDNS = shim.PIDNS // new process and mount namespaces
 	IsolationWalk  = shim.Walk  // a subreaper that walks its descendants
+	// IsolationContainer is that of a container engine.
+	IsolationContainer = shim.Container
 )
 
 // Sizes and times that hold unless a Spec says otherwise.
@@ -73,7 +75,8 @@ type Spec struct {
 	Hide, Keep, View []string
 	// Sandbox bounds what the program may touch; nil is no bound. Dir, TMPDIR
 	// where Run makes it, the folders of PATH and the program are added to
-	// Policy.
+	// Policy. In a container the program is one of the image, or of a folder of
+	// Policy; those folders of PATH that are named in Policy come first there.
 	Sandbox sandbox.Sandbox
 	Policy  sandbox.Policy
 	// StdoutMax bounds Exit.Stdout, in bytes; 0 means DefaultStdoutMax.
@@ -100,7 +103,7 @@ type Exit struct {
 	// OutputErr says why Stdout or Stderr could not be stored whole.
 	OutputErr error
 
-	Isolation      string // IsolationPIDNS or IsolationWalk
+	Isolation      string // IsolationPIDNS, IsolationWalk or IsolationContainer
 	Hidden         bool   // Spec.Hide was hidden
 	Started, Ended time.Time
 }

@@ -21,6 +21,9 @@ func (p *run) hidden(r *Runner) (view, error) {
 	if len(s.Hide) == 0 {
 		return view{}, nil
 	}
+	if sandbox.Contains(s.Sandbox) {
+		return view{}, p.shown(r)
+	}
 	if !r.Hides() {
 		p.log.Debug("agent sees folders that should be hidden", "reason", "no namespaces")
 		return view{}, p.shown(r)
@@ -37,10 +40,10 @@ func (p *run) hidden(r *Runner) (view, error) {
 }
 
 // shown refuses a sandbox that would show what can't be hidden: bwrap may have
-// namespaces where the shim has none.
+// namespaces where the shim has none, and a container is out of its reach.
 func (p *run) shown(r *Runner) error {
 	s := p.spec
-	if s.Sandbox == nil || s.Sandbox.Name() != sandbox.Bwrap {
+	if s.Sandbox == nil || s.Sandbox.Name() != sandbox.Bwrap && !sandbox.Contains(s.Sandbox) {
 		return nil
 	}
 	policy := p.policy(r)
@@ -51,7 +54,7 @@ func (p *run) shown(r *Runner) error {
 		}
 		for _, path := range slices.Concat(policy.Read, policy.Write) {
 			if named, err := resolve(path); err == nil && below(named, real) {
-				return fmt.Errorf("hide folders: %s is in %s, which the sandbox shows, and can't be hidden on this machine: it allows no namespaces", dir, path)
+				return fmt.Errorf("hide folders: %s is in %s, which the sandbox shows, and can't be hidden in it: name narrower folders", dir, path)
 			}
 		}
 	}

@@ -281,7 +281,7 @@ func TestSharedMemoryIsOfOneRun(t *testing.T) {
 	for _, name := range []string{sandbox.Landlock, sandbox.Bwrap} {
 		t.Run(name, func(t *testing.T) {
 			r := runner("")
-			box, err := r.Sandbox(t.Context(), name)
+			box, err := r.Sandbox(t.Context(), name, "")
 			if err != nil || !r.Hides() {
 				t.Skip("this machine has no such sandbox, or allows no namespaces: ", err)
 			}
@@ -304,7 +304,7 @@ func TestSharedMemoryIsOfOneRun(t *testing.T) {
 // run folder is refused then.
 func TestNoSandboxShowsWhatCantBeHidden(t *testing.T) {
 	r := runner(IsolationWalk)
-	box, err := r.Sandbox(t.Context(), sandbox.Bwrap)
+	box, err := r.Sandbox(t.Context(), sandbox.Bwrap, "")
 	if err != nil {
 		t.Skip(err)
 	}
@@ -314,7 +314,7 @@ func TestNoSandboxShowsWhatCantBeHidden(t *testing.T) {
 	require.Equal(t, "done\n", string(e.Stdout), "%s", e.Stderr)
 	s.Policy.Read = append(s.Policy.Read, filepath.Dir(run))
 	_, err = r.Run(t.Context(), shell(s, "touch started"))
-	require.ErrorContains(t, err, "can't be hidden on this machine")
+	require.ErrorContains(t, err, "can't be hidden in it")
 	require.NoFileExists(t, filepath.Join(s.Dir, "started"))
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,6 +22,9 @@ import (
 // The test binary is also the shim, the host of a run, and the tools that an
 // agent starts.
 func TestMain(m *testing.M) {
+	if name := filepath.Base(os.Args[0]); name == "docker" || name == "podman" {
+		syscall.Exit(clientMain(name, os.Args[1:]))
+	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "__shim":
@@ -53,7 +57,7 @@ func hostMain(path string) int {
 	}
 	r := NewRunner(RunnerOptions{Shim: []string{os.Args[0], "__shim"}, Isolation: job.Isolation})
 	if job.Sandbox != "" {
-		if job.Spec.Sandbox, err = r.Sandbox(context.Background(), job.Sandbox); err != nil {
+		if job.Spec.Sandbox, err = r.Sandbox(context.Background(), job.Sandbox, job.Image); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 3
 		}
@@ -68,8 +72,8 @@ func hostMain(path string) int {
 }
 
 type hostJob struct {
-	Isolation, Sandbox string
-	Spec               Spec
+	Isolation, Sandbox, Image string
+	Spec                      Spec
 }
 
 // toolMain is what a badly behaved tool does.
@@ -127,6 +131,37 @@ func toolMain(args []string) int {
 			return 1
 		}
 		_, _ = io.Copy(os.Stdout, os.NewFile(uintptr(disk), ""))
+	case "breakout": // SECRET PORT PID SOCKET: prints what it got
+		return breakout(args[1:])
+	case "chores": // prints its input, a variable, and who it is, writes two files, and ends with 9
+		in, _ := io.ReadAll(os.Stdin)
+		fmt.Printf("%s %s %s %d\n", in, os.Getenv("TOKEN"), os.Getenv("OF_THE_IMAGE"), os.Getuid())
+		fmt.Fprintln(os.Stderr, "told")
+		for _, path := range []string{"here", filepath.Join(os.Getenv("TMPDIR"), "there")} {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				fmt.Println(err)
+			}
+		}
+		return 9
+	case "polite": // says that it was asked to end
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, unix.SIGTERM)
+		fmt.Println("up")
+		<-asked
+		fmt.Println("saved")
+	case "dial": // PORT...: prints what each says, or why it says nothing
+		for _, port := range args[1:] {
+			c, err := net.Dial("tcp4", "127.0.0.1:"+port)
+			if err != nil {
+				fmt.Println(err)
+				continue
+			}
+			_, _ = io.WriteString(c, "ping")
+			_ = c.(*net.TCPConn).CloseWrite()
+			said, _ := io.ReadAll(c)
+			fmt.Println(string(said))
+			_ = c.Close()
+		}
 	case "count": // reads stdin to its end
 		n, _ := io.Copy(io.Discard, os.Stdin)
 		fmt.Println(n)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/penstock-dev/penstock/core/agent/enter"
 	"github.com/penstock-dev/penstock/core/agent/sandbox"
 	"github.com/penstock-dev/penstock/core/agent/shim"
 	"github.com/penstock-dev/penstock/core/temp"
@@ -25,8 +26,13 @@ import (
 // is shim.Arg; it ends with what it returns. Most of the time package shim has
 // come before it.
 func ShimMain(args []string) int {
-	if len(args) > 0 && args[0] == shim.ArgEscape {
-		return escape(args[1:])
+	if len(args) > 0 {
+		switch args[0] {
+		case shim.ArgEscape:
+			return escape(args[1:])
+		case shim.ArgEnter:
+			return enter.Main(args[1:])
+		}
 	}
 	return shim.Main(args)
 }
@@ -34,22 +40,27 @@ func ShimMain(args []string) int {
 // Sandbox returns the sandbox of a name after it has held against a program
 // that tries to get out. For sandbox.Auto it is the strongest that does; any
 // other that this machine lacks, or that lets something through, is an error.
-func (r *Runner) Sandbox(ctx context.Context, name string) (sandbox.Sandbox, error) {
+// The image is that of docker and podman; auto tries them where there is one.
+func (r *Runner) Sandbox(ctx context.Context, name, image string) (sandbox.Sandbox, error) {
 	if name != sandbox.Auto {
-		return r.tried(ctx, name)
+		return r.tried(ctx, name, image)
 	}
-	for _, name := range []string{sandbox.Bwrap, sandbox.Landlock} {
-		s, err := r.tried(ctx, name)
+	strongest := []string{sandbox.Podman, sandbox.Docker, sandbox.Bwrap, sandbox.Landlock}
+	if image == "" {
+		strongest = strongest[2:]
+	}
+	for _, name := range strongest {
+		s, err := r.tried(ctx, name, image)
 		if err == nil {
 			return s, nil
 		}
 		r.log.Debug("sandbox not used", "sandbox", name, "reason", err)
 	}
-	return sandbox.New(sandbox.None)
+	return sandbox.New(ctx, sandbox.None, "")
 }
 
-func (r *Runner) tried(ctx context.Context, name string) (sandbox.Sandbox, error) {
-	s, err := sandbox.New(name)
+func (r *Runner) tried(ctx context.Context, name, image string) (sandbox.Sandbox, error) {
+	s, err := sandbox.New(ctx, name, image)
 	if err != nil || s.Name() == sandbox.None {
 		return s, err
 	}
@@ -72,6 +83,7 @@ type escapes struct {
 	Broken  []string `json:"broken"`
 	Files   []string `json:"files"`
 	TCP     bool     `json:"tcp"`
+	UDP     bool     `json:"udp"` // the host saw it arrive
 	Signals bool     `json:"signals"`
 }
 
@@ -80,6 +92,9 @@ func (e *escapes) unexpected(limits string) []string {
 	open := e.Files
 	if e.TCP && strings.Contains(limits, "TCP") {
 		open = append(open, "connect to another port")
+	}
+	if e.UDP && strings.Contains(limits, "UDP") {
+		open = append(open, "send to a port by UDP")
 	}
 	if e.Signals && strings.Contains(limits, "signals") {
 		open = append(open, "signal the host")
@@ -107,10 +122,15 @@ func (r *Runner) probeSandbox(ctx context.Context, s sandbox.Sandbox) (*escapes,
 		defer l.Close()
 		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
+	packets, err := net.ListenPacket("udp4", "127.0.0.1:"+ports[1])
+	if err != nil {
+		return nil, err
+	}
+	defer packets.Close()
 	port, _ := strconv.Atoi(ports[0])
 	argv := append(append([]string(nil), r.shim...), shim.ArgEscape, out, ports[0], ports[1], strconv.Itoa(os.Getpid()))
 	e, err := r.Run(ctx, Spec{
-		Argv: argv, Dir: in, Timeout: 20 * time.Second, Grace: time.Second, Env: []string{"PATH=/usr/bin:/bin", "TMPDIR=" + in},
+		Argv: argv, Dir: in, Timeout: time.Minute, Grace: time.Second, Env: []string{"PATH=/usr/bin:/bin", "TMPDIR=" + in},
 		Sandbox: s, Policy: sandbox.Policy{Ports: []int{port}},
 	})
 	if err != nil {
@@ -127,11 +147,24 @@ func (r *Runner) probeSandbox(ctx context.Context, s sandbox.Sandbox) (*escapes,
 	if list, _ := os.ReadDir(out); len(list) != 1 {
 		found.Files = append(found.Files, "make a file outside")
 	}
+	// What the program sent comes before what the host itself sends now.
+	if _, err := packets.WriteTo([]byte("h"), packets.LocalAddr()); err != nil {
+		return nil, err
+	}
+	var first [1]byte
+	_ = packets.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, _, err := packets.ReadFrom(first[:]); err != nil {
+		return nil, err
+	}
+	found.UDP = first[0] != 'h'
 	return &found, nil
 }
 
 // escape tries to get out, from the working folder, and prints what it found.
 func escape(args []string) int {
+	if len(args) == 1 {
+		return 0 // as another program
+	}
 	if len(args) != 4 {
 		return 2
 	}
@@ -151,7 +184,7 @@ func escape(args []string) int {
 	}
 	works("write a file", os.WriteFile("mine", []byte("x"), 0o600))
 	works("rename a file", errors.Join(os.Mkdir("d", 0o700), os.Rename("mine", "d/mine")))
-	works("run a program", exec.Command("/bin/sh", "-c", "cat d/mine >/dev/null").Run())
+	works("run a program", another().Run())
 	works("connect to the gateway", dial(allowed))
 
 	read := func(path string) error { _, err := os.ReadFile(path); return err }
@@ -176,11 +209,23 @@ func escape(args []string) int {
 	fails("remove a file outside", os.Remove(secret))
 	fails("rename a file out of its folder", os.Rename("d/mine", filepath.Join(out, "moved")))
 	e.TCP = dial(other) == nil
+	if c, err := net.Dial("udp4", "127.0.0.1:"+other); err == nil {
+		_, _ = c.Write([]byte("x"))
+		_ = c.Close()
+	}
 	e.Signals = unix.Kill(pid, 0) == nil
 	if json.NewEncoder(os.Stdout).Encode(e) != nil {
 		return 1
 	}
 	return 0
+}
+
+// another is a program of the system; an image may have no shell.
+func another() *exec.Cmd {
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		return exec.Command("/proc/self/exe", os.Args[1], shim.ArgEscape, "again")
+	}
+	return exec.Command("/bin/sh", "-c", "cat d/mine >/dev/null")
 }
 
 // notExist is an error also when the file was made in a place of the

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/penstock-dev/penstock/core/agent/enter"
 	"github.com/penstock-dev/penstock/core/agent/sandbox"
 	"github.com/penstock-dev/penstock/core/agent/shim"
 	"github.com/penstock-dev/penstock/core/temp"
@@ -25,6 +25,9 @@ const (
 	patience     = 15 * time.Second
 	lastPatience = 5 * time.Second
 	orderTimeout = 30 * time.Second
+	// What a container engine may take on top, to make a container, which then
+	// finds that nothing is to be started, and to remove one.
+	enginePatience = time.Minute
 )
 
 // Run runs a program and returns when it and all that it started are gone. A
@@ -44,7 +47,7 @@ func (r *Runner) Run(ctx context.Context, s Spec) (*Exit, error) {
 		p.release()
 		return nil, err
 	}
-	return p.wait(ctx)
+	return p.wait(ctx, r)
 }
 
 // run is one program on its way.
@@ -61,6 +64,8 @@ type run struct {
 	reportPipe     *os.File
 	stdout, stderr *output
 	temp           *temp.Folder // the program's TMPDIR, where it was given none
+	way            *temp.Folder // of the socket of door
+	door           *enter.Door  // the way out of a container
 	reports        chan shim.Report
 	input          chan struct{} // closed when the writer of stdin has ended
 
@@ -82,7 +87,7 @@ func (p *run) start(r *Runner) (err error) {
 	if err != nil {
 		return err
 	}
-	command, err := p.command(r)
+	command, err := p.command(r, env)
 	if err != nil {
 		return err
 	}
@@ -94,8 +99,14 @@ func (p *run) start(r *Runner) (err error) {
 	if r.walk {
 		args = append(args, shim.ArgWalk)
 	}
-	if p.temp != nil {
-		args = append(args, shim.ArgTemp+p.temp.Path)
+	for _, folder := range []*temp.Folder{p.temp, p.way} {
+		if folder != nil {
+			args = append(args, shim.ArgTemp+folder.Path)
+		}
+	}
+	dir := p.spec.Dir
+	if p.door != nil {
+		args, env, dir = append(args, shim.ArgClient), sandbox.ClientEnv(os.Environ()), "/"
 	}
 	p.cmd = shimCommand(r.shim[0], args, p.theirs)
 	if err := p.cmd.Start(); err != nil {
@@ -103,12 +114,8 @@ func (p *run) start(r *Runner) (err error) {
 	}
 	closeAll(p.theirs)
 	p.theirs, p.stdout.theirs, p.stderr.theirs = nil, nil, nil
-	grace := p.spec.Grace
-	if grace == 0 {
-		grace = DefaultGrace
-	}
 	o := &shim.Order{
-		Path: command.Path, Argv: command.Argv, Rules: command.Rules, Dir: p.spec.Dir, Grace: max(grace, 0), Env: env,
+		Path: command.Path, Argv: command.Argv, Rules: command.Rules, Dir: dir, Grace: p.grace(), Env: env,
 		Hide: seen.hide, Keep: seen.keep, View: seen.view,
 	}
 	p.exit.Hidden = len(o.Hide) > 0
@@ -177,30 +184,6 @@ func (p *run) env() (env []string, err error) {
 	return append(slices.Clone(p.spec.Env), "TMPDIR="+p.temp.Path), nil
 }
 
-// command is how the program is started in its sandbox.
-func (p *run) command(r *Runner) (sandbox.Command, error) {
-	s := p.spec
-	if s.Sandbox == nil {
-		return sandbox.Command{Path: p.path, Argv: s.Argv}, nil
-	}
-	return s.Sandbox.Command(p.policy(r), s.Dir, p.path, s.Argv)
-}
-
-// policy is the spec's, with what every program needs.
-func (p *run) policy(r *Runner) sandbox.Policy {
-	s := p.spec
-	policy := s.Policy
-	policy.Read = slices.Concat(policy.Read, sandbox.ProgramPaths(p.path, lookup(s.Env, "PATH")))
-	if self, err := filepath.EvalSymlinks(r.shim[0]); err == nil { // what BinDir links to
-		policy.Read = append(policy.Read, self)
-	}
-	policy.Write = slices.Concat(policy.Write, []string{s.Dir})
-	if p.temp != nil {
-		policy.Write = append(policy.Write, p.temp.Path)
-	}
-	return policy
-}
-
 // writeStdin ends when all is written, when the program has closed its end,
 // or when release closes this one.
 func (p *run) writeStdin() {
@@ -223,7 +206,7 @@ func (p *run) readReports() {
 
 // wait follows the run to its end, which it brings about when the time is up
 // or the context ends.
-func (p *run) wait(ctx context.Context) (*Exit, error) {
+func (p *run) wait(ctx context.Context, r *Runner) (*Exit, error) {
 	var timeout, hurry <-chan time.Time
 	if p.spec.Timeout > 0 {
 		t := time.NewTimer(p.spec.Timeout)
@@ -234,9 +217,9 @@ func (p *run) wait(ctx context.Context) (*Exit, error) {
 	bound.Stop()
 	defer bound.Stop()
 	hurry = bound.C
-	grace := max(p.spec.Grace, 0)
-	if p.spec.Grace == 0 {
-		grace = DefaultGrace
+	grace := p.grace() + patience
+	if p.door != nil {
+		grace += enginePatience
 	}
 	cancelled := ctx.Done()
 	step := 0
@@ -245,15 +228,15 @@ func (p *run) wait(ctx context.Context) (*Exit, error) {
 		select {
 		case got, open = <-p.reports:
 			if p.take(got) {
-				bound.Reset(grace + patience)
+				bound.Reset(grace)
 			}
 		case <-timeout:
 			p.exit.TimedOut = p.askToEnd()
-			bound.Reset(grace + patience)
+			bound.Reset(grace)
 		case <-cancelled:
 			cancelled = nil
 			p.exit.Cancelled = p.askToEnd()
-			bound.Reset(grace + patience)
+			bound.Reset(grace)
 		case <-hurry:
 			step++
 			switch step {
@@ -267,7 +250,15 @@ func (p *run) wait(ctx context.Context) (*Exit, error) {
 			bound.Reset(lastPatience)
 		}
 	}
-	return p.end()
+	return p.end(r)
+}
+
+// grace is the time between the request to end and the kill.
+func (p *run) grace() time.Duration {
+	if p.spec.Grace == 0 {
+		return DefaultGrace
+	}
+	return max(p.spec.Grace, 0)
 }
 
 // take notes a report. It is true for the one that the program has ended.
@@ -298,13 +289,17 @@ func (p *run) askToEnd() bool {
 		return false
 	}
 	p.asked = true
+	if p.door != nil {
+		p.door.End()
+		return true
+	}
 	_ = p.orders.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = p.orders.Write([]byte{shim.RequestEnd})
 	return true
 }
 
 // end collects what the run leaves.
-func (p *run) end() (*Exit, error) {
+func (p *run) end(r *Runner) (*Exit, error) {
 	e := p.exit
 	if !p.gone {
 		_ = p.cmd.Process.Kill()
@@ -312,11 +307,15 @@ func (p *run) end() (*Exit, error) {
 	}
 	_ = p.cmd.Wait()
 	p.orders.Close()
+	notEnded := p.door.Close() // what is in a container may hold the pipes
 	p.stdout.finish()
 	p.stderr.finish()
 	p.release()
 	<-p.input
-	e.Lost = !p.gone || (!p.ended && p.failed == nil)
+	e.Lost = notEnded != nil || !p.gone || (!p.ended && p.failed == nil)
+	if err := p.notStarted(r); err != nil {
+		return nil, err
+	}
 	if p.failed != nil {
 		if p.failed.Number != 0 {
 			return nil, explain(p.spec.Argv[0], p.path, syscall.Errno(p.failed.Number))
@@ -347,8 +346,9 @@ func (p *run) killSession() {
 	}
 }
 
-// release closes what is still open and removes the temporary folder.
+// release closes what is still open and removes the temporary folders.
 func (p *run) release() {
+	_ = p.door.Close()
 	closeAll(p.theirs)
 	for _, f := range []*os.File{p.stdin, p.orders, p.reportPipe} {
 		if f != nil {
@@ -360,6 +360,7 @@ func (p *run) release() {
 			o.close()
 		}
 	}
+	_ = p.way.Remove()
 	_ = p.temp.Remove()
 }
 

@@ -16,7 +16,7 @@ func TestSandboxesHold(t *testing.T) {
 	each(t, func(t *testing.T, r *Runner) {
 		for _, name := range []string{sandbox.Landlock, sandbox.Bwrap} {
 			t.Run(name, func(t *testing.T) {
-				s, err := r.Sandbox(t.Context(), name)
+				s, err := r.Sandbox(t.Context(), name, "")
 				if err != nil {
 					t.Skip(err)
 				}
@@ -55,8 +55,9 @@ func TestProbeFindsEscapes(t *testing.T) {
 	require.Empty(t, found.Broken)
 	require.GreaterOrEqual(t, len(found.Files), 7)
 	require.True(t, found.TCP)
+	require.True(t, found.UDP)
 	require.True(t, found.Signals)
-	require.Len(t, found.unexpected("files, TCP, signals"), len(found.Files)+2)
+	require.Len(t, found.unexpected("files, TCP, UDP, signals"), len(found.Files)+3)
 }
 
 // open is a sandbox without a wall.
@@ -70,22 +71,22 @@ func (open) Command(_ sandbox.Policy, _, path string, argv []string) (sandbox.Co
 
 func TestSandboxByName(t *testing.T) {
 	r := runner("")
-	s, err := r.Sandbox(t.Context(), sandbox.None)
+	s, err := r.Sandbox(t.Context(), sandbox.None, "")
 	require.NoError(t, err)
 	require.Equal(t, sandbox.None, s.Name())
-	s, err = r.Sandbox(t.Context(), sandbox.Auto)
+	s, err = r.Sandbox(t.Context(), sandbox.Auto, "")
 	require.NoError(t, err)
 	require.Contains(t, sandbox.Names, s.Name())
-	_, err = r.Sandbox(t.Context(), "jail")
-	require.ErrorContains(t, err, `no sandbox "jail"; there are auto, none, landlock, bwrap`)
+	_, err = r.Sandbox(t.Context(), "jail", "")
+	require.ErrorContains(t, err, `no sandbox "jail"; there are auto, none, landlock, bwrap, docker, podman`)
 	t.Setenv("PATH", "/nowhere")
-	_, err = r.Sandbox(t.Context(), sandbox.Bwrap)
+	_, err = r.Sandbox(t.Context(), sandbox.Bwrap, "")
 	require.ErrorContains(t, err, "bubblewrap", "one that was asked for and is missing refuses")
 }
 
 func TestSandboxPolicyIsChecked(t *testing.T) {
 	r := runner("")
-	s, err := r.Sandbox(t.Context(), sandbox.Landlock)
+	s, err := r.Sandbox(t.Context(), sandbox.Landlock, "")
 	if err != nil {
 		t.Skip(err)
 	}

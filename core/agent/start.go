@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/penstock-dev/penstock/core/agent/sandbox"
 	"github.com/penstock-dev/penstock/core/shell"
 )
 
@@ -31,6 +32,7 @@ const (
 	NoInterpreter     Reason = "no interpreter"
 	TooLong           Reason = "arguments too long"
 	BadDir            Reason = "bad working folder"
+	NotInImage        Reason = "not in the image"
 	Failed            Reason = "failed"
 )
 
@@ -60,6 +62,8 @@ func (e *StartError) Error() string {
 			return fmt.Sprintf("no program %q, and no PATH to search", e.Argv0)
 		}
 		return fmt.Sprintf("no program %q: %s does not exist", e.Argv0, e.Path)
+	case NotInImage:
+		return fmt.Sprintf("no program %q in the container of %s: install it in the image, or show its folder with read:", e.Argv0, e.Detail)
 	case NotExecutable:
 		return fmt.Sprintf("%s is not executable (%s)", at, e.Detail)
 	case WrongArchitecture:
@@ -97,6 +101,9 @@ func check(s *Spec) (path string, err error) {
 	}
 	if err != nil {
 		return "", &StartError{Argv0: argv0, Reason: BadDir, Detail: s.Dir, Err: err}
+	}
+	if sandbox.Contains(s.Sandbox) {
+		return "", nil // it is looked for inside
 	}
 	return look(argv0, s.Dir, lookup(s.Env, "PATH"))
 }

@@ -120,18 +120,19 @@ func (a *App) check(ctx context.Context, file *pipeline.File, plugins *plugin.Re
 }
 
 // sandboxes says why a sandbox can't be had on this machine. Each is tried once.
-func (a *App) sandboxes(ctx context.Context) func(name string) error {
-	tried := map[string]error{}
-	return func(name string) error {
-		err, known := tried[name]
+func (a *App) sandboxes(ctx context.Context) func(name, image string) error {
+	type key struct{ name, image string }
+	tried := map[key]error{}
+	return func(name, image string) error {
+		err, known := tried[key{name, image}]
 		if known || name == sandbox.None || name == sandbox.Auto {
 			return err
 		}
 		self, err := os.Executable()
 		if err == nil {
-			_, err = agent.NewRunner(agent.RunnerOptions{Shim: []string{self, "__shim"}}).Sandbox(ctx, name)
+			_, err = agent.NewRunner(agent.RunnerOptions{Shim: []string{self, "__shim"}}).Sandbox(ctx, name, image)
 		}
-		tried[name] = err
+		tried[key{name, image}] = err
 		return err
 	}
 }

@@ -69,7 +69,7 @@ type Engine struct {
 	runner     *agent.Runner
 	drain      time.Duration // for calls in flight once their agent ended
 	binDir     string
-	sandboxes  map[string]sandbox.Sandbox // by the name that stages ask for
+	sandboxes  map[box]sandbox.Sandbox // by what stages ask for
 	models     map[string]*gateway.Model
 	invokers   map[string]invoker.Invoker // by stage id
 	judgers    map[string]judger.Judger

@@ -32,6 +32,9 @@ type check struct {
 	passed   map[string]string // why stages may be passed over, by id
 	// programWords are the texts that name a program.
 	programWords map[*yaml.Node]bool
+	// contained says that the programs of the stage at hand may be those of an
+	// image, so that it is no fault when this machine lacks them.
+	contained bool
 }
 
 // Check checks the file against its plugins. The error is Diagnostics and

@@ -25,6 +25,7 @@ func (c *check) run(n *yaml.Node, s *Stage, sc *scope) bool {
 		return false
 	}
 	c.retry(n, s)
+	c.stageHooks(n, s)
 	c.sandbox(n, s)
 	if s.Timeout == 0 {
 		s.Timeout = judgerTimeout
@@ -33,7 +34,6 @@ func (c *check) run(n *yaml.Node, s *Stage, sc *scope) bool {
 	c.program(v, false)
 	root, _ := b.list(v, listOf(stringType), nil)
 	s.Run = &Template{root: root, where: where(f.at(v))}
-	c.stageHooks(n, s)
 	s.takes, s.gives = c.compiled(runInput), c.givenBy(s)
 	return true
 }

@@ -197,6 +197,7 @@ type Budget struct {
 // their home and the system's own. Paths are absolute.
 type Sandbox struct {
 	Use         string // one of Sandboxes
+	Image       string // of docker and podman
 	Read, Write []string
 	// Network leaves the network as it is; else TCP goes to the gateway alone,
 	// where the kernel can hold that.
@@ -322,9 +323,9 @@ type ParseOptions struct {
 	// of a name that is looked for as agents look for it. The error of one that
 	// isn't there is fs.ErrNotExist. Nil, or NoEnv, looks for none.
 	Program func(name string) error
-	// Sandbox says why a sandbox of this name can't be had here. Nil, or NoEnv,
-	// leaves that out.
-	Sandbox func(name string) error
+	// Sandbox says why a sandbox of this name, and of an image where it has one,
+	// can't be had here. Nil, or NoEnv, leaves that out.
+	Sandbox func(name, image string) error
 	// Enable names features of the file's language that are known to the
 	// decoder and refused unless named here; see Features.
 	Enable []string

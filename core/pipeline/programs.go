@@ -105,7 +105,7 @@ func (p *programs) byDefault(name string, s schemaNode) {
 	if json.Unmarshal(s.Default, &argv) != nil && json.Unmarshal(s.Default, &one) == nil {
 		argv = []string{one}
 	}
-	if len(argv) == 0 || p.c.f.missing(argv[0]) == nil {
+	if len(argv) == 0 || p.c.missing(argv[0]) == nil {
 		return
 	}
 	p.c.f.errorf(p.c.f.at(p.at), "no-program", fmt.Sprintf("install it, or say where it is: with: { %s: /path/to/%s }", name, argv[0]),
@@ -124,7 +124,7 @@ func (c *check) known(at *yaml.Node, raw json.RawMessage, d component.Descriptor
 		if json.Unmarshal(p.With, &with) != nil || !within(with, given) {
 			continue
 		}
-		if c.f.missing(p.Program) != nil {
+		if c.missing(p.Program) != nil {
 			hint := "say where it is: with: { command: /path/to/" + p.Program + " }"
 			if p.Install != "" {
 				hint = "install it: " + p.Install + ", or " + hint
@@ -169,7 +169,19 @@ func (c *check) program(n *yaml.Node, ownPath bool) {
 	if name == "" || strings.Contains(name, "$") || ownPath && !strings.Contains(name, "/") {
 		return
 	}
+	if c.contained {
+		return
+	}
 	f.startable(word, name, n.Kind == yaml.SequenceNode, true)
+}
+
+// missing is why the stage at hand can't start a program of this machine, nil
+// where it may be another's.
+func (c *check) missing(path string) error {
+	if c.contained {
+		return nil
+	}
+	return c.f.missing(path)
 }
 
 // missing is why a program can't be started, nil where that isn't asked.

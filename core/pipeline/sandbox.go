@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,7 @@ func (c *check) sandbox(n *yaml.Node, s *Stage) {
 	if v != nil && !c.f.bad[v] {
 		s.Sandbox = c.sandboxOf(v)
 	}
+	c.contained = s.Sandbox.Image != ""
 }
 
 func (c *check) sandboxOf(n *yaml.Node) Sandbox {
@@ -37,6 +39,7 @@ func (c *check) sandboxOf(n *yaml.Node) Sandbox {
 	if n.Kind == yaml.MappingNode {
 		b.Network = f.text(n, "network") == "host"
 		b.Read, b.Write = c.paths(n, "read"), c.paths(n, "write")
+		b.Image = f.text(n, "image")
 		if at = f.get(n, "use"); at == nil {
 			return b
 		}
@@ -49,13 +52,17 @@ func (c *check) sandboxOf(n *yaml.Node) Sandbox {
 		f.errorf(f.at(at), "sandbox", suggest("sandboxes: ", name, Sandboxes), "there is no sandbox '%s'", name)
 		return b
 	}
-	if feature := "sandbox " + name; contains(Features, feature) && !contains(f.opts.Enable, feature) {
-		f.errorf(f.at(at), "not-built", "use auto, landlock or bwrap", "the sandbox '%s' is not built yet", name)
+	b.Use = name
+	switch engine := name == "docker" || name == "podman"; {
+	case engine && b.Image == "":
+		f.errorf(f.at(at), "sandbox", fmt.Sprintf("give it one that has the agent's program: sandbox: { use: %s, image: NAME }", name), "the sandbox '%s' runs programs in containers of an image, and none is named", name)
+		return b
+	case !engine && name != "auto" && b.Image != "":
+		f.errorf(f.at(f.get(n, "image")), "sandbox", "leave it out, or use docker, podman or auto", "the sandbox '%s' has no image", name)
 		return b
 	}
-	b.Use = name
 	if f.opts.Sandbox != nil && !f.unseen(at) {
-		if err := f.opts.Sandbox(name); err != nil {
+		if err := f.opts.Sandbox(name, b.Image); err != nil {
 			f.errorf(f.at(at), "sandbox", "use auto to take the strongest that holds here; penstock doctor shows them", "%s", strings.TrimPrefix(err.Error(), "sandbox: "))
 		}
 	}

@@ -144,6 +144,7 @@ func (c *check) stage(n *yaml.Node, id string, sc *scope) (*Stage, bool) {
 		return s, false
 	}
 	c.common(n, s, sc)
+	defer func() { c.contained = false }()
 	switch does := c.does(n); does {
 	case "":
 		return s, false

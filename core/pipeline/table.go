@@ -58,7 +58,6 @@ type field struct {
 var Features = []string{
 	"loop", "run", "output", "scope: group", "on_error: park", "stage hooks", "row hooks", "aliases", "unknown_models",
 	"csv", "format: auto", "budget.tokens", "budget.usd", "budget.wall",
-	"sandbox docker", "sandbox podman",
 	"upstream vllm", "upstream sglang", "upstream lmdeploy", "upstream openai", "upstream anthropic", "upstream bedrock",
 }
 
@@ -164,11 +163,11 @@ func newTables() *tables {
 var Sandboxes = []string{"auto", "none", "landlock", "bwrap", "docker", "podman"}
 
 func sandboxTable() *shape {
-	later := map[string]string{"docker": "sandbox docker", "podman": "sandbox podman"}
 	return either("what programs of agents may touch (default none)",
 		text("auto, none, landlock or bwrap").like("auto"),
 		object("a sandbox with settings",
-			field{name: "use", shape: choice("auto is the strongest that holds on this machine", Sandboxes...).withLater(later), required: true},
+			field{name: "use", shape: choice("auto is the strongest that holds on this machine", Sandboxes...), required: true},
+			field{name: "image", shape: text("what docker and podman make containers of, with the programs in it; auto tries them first where there is one")},
 			field{name: "read", shape: list(text("a path"), "further files and folders that may be read")},
 			field{name: "write", shape: list(text("a path"), "further files and folders that may be changed")},
 			field{name: "network", shape: choice("gateway allows TCP to the gateway alone, where the kernel can (default); host allows all", "gateway", "host")},

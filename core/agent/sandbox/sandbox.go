@@ -1,7 +1,8 @@
 // Package sandbox says what an agent's processes may touch: which folders they
-// may read and change, and where they may connect. There are three: none,
-// landlock (rules that the kernel puts on the shim's child) and bwrap (a file
-// system of its own, made by the bubblewrap program).
+// may read and change, and where they may connect. There are none, landlock
+// (rules that the kernel puts on the shim's child), bwrap (a file system of its
+// own, made by the bubblewrap program), and docker and podman (a container of
+// an image).
 //
 // Promised, and tried by a probe before one is chosen: nothing outside of the
 // named folders is changed, and nothing but them and the system's own programs
@@ -14,6 +15,7 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -29,11 +31,13 @@ const (
 	None     = "none"
 	Landlock = "landlock"
 	Bwrap    = "bwrap"
+	Docker   = "docker"
+	Podman   = "podman"
 	Auto     = "auto" // the strongest that passes its probe
 )
 
 // Names lists what may be asked for.
-var Names = []string{Auto, None, Landlock, Bwrap}
+var Names = []string{Auto, None, Landlock, Bwrap, Docker, Podman}
 
 // Policy is what a program may touch. Paths are absolute and exist; the
 // system's own folders may always be read, and /dev/null and its like be used.
@@ -62,9 +66,9 @@ type Sandbox interface {
 	Command(p Policy, dir, path string, argv []string) (Command, error)
 }
 
-// New makes the sandbox of a name other than auto. The error says what this
-// machine lacks.
-func New(name string) (Sandbox, error) {
+// New makes the sandbox of a name other than auto. The image is that of docker
+// and podman. The error says what this machine lacks.
+func New(ctx context.Context, name, image string) (Sandbox, error) {
 	switch name {
 	case None, "":
 		return none{}, nil
@@ -72,6 +76,8 @@ func New(name string) (Sandbox, error) {
 		return newLandlock()
 	case Bwrap:
 		return newBwrap()
+	case Docker, Podman:
+		return newContainer(ctx, name, image)
 	}
 	return nil, fmt.Errorf("no sandbox %q; there are %s", name, strings.Join(Names, ", "))
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,9 +26,9 @@ func TestProgramPaths(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	_, err := New("jail")
-	require.ErrorContains(t, err, "auto, none, landlock, bwrap")
-	s, err := New("")
+	_, err := New(t.Context(), "jail", "")
+	require.ErrorContains(t, err, "auto, none, landlock, bwrap, docker, podman")
+	s, err := New(t.Context(), "", "")
 	require.NoError(t, err)
 	require.Equal(t, None, s.Name())
 	c, err := s.Command(Policy{}, "/", "/bin/x", []string{"x", "-y"})
@@ -37,4 +38,33 @@ func TestNames(t *testing.T) {
 
 func TestOutermost(t *testing.T) {
 	require.Equal(t, []string{"/a/b", "/ab", "/c"}, outermost([]string{"/a/b", "/a/b/c", "/ab", "/c", "/a/b", "/c/d/e"}))
+}
+
+func TestContainerCommand(t *testing.T) {
+	dir := t.TempDir()
+	odd := filepath.Join(dir, "a,b")
+	for _, name := range []string{odd, filepath.Join(dir, "w"), filepath.Join(dir, "w/in"), filepath.Join(dir, "r")} {
+		require.NoError(t, os.Mkdir(name, 0o700))
+	}
+	w, r := filepath.Join(dir, "w"), filepath.Join(dir, "r")
+	c := &container{engine: Podman, client: "/usr/bin/podman", image: "i", id: "sha256:12", user: "7:8"}
+	got, err := c.Command(Policy{Read: []string{r, filepath.Join(w, "in")}, Write: []string{w}}, w, "/bin/sh", []string{"sh", "-c", "x"})
+	require.NoError(t, err)
+	require.Equal(t, "/usr/bin/podman", got.Path)
+	require.Equal(t, []string{"podman", "run"}, got.Argv[:2])
+	require.Equal(t, []string{"sha256:12", "-c", "x"}, got.Argv[len(got.Argv)-3:])
+	for _, flag := range []string{
+		"--rm", "--user=7:8", "--network=none", "--cap-drop=ALL", "--entrypoint=/bin/sh",
+		"--mount=type=bind,source=" + r + ",target=" + r + ",readonly", "--mount=type=bind,source=" + w + ",target=" + w,
+	} {
+		require.Contains(t, got.Argv, flag)
+	}
+	require.NotContains(t, strings.Join(got.Argv, " "), w+"/in,", "it may be written with the rest")
+	got, err = c.Command(Policy{Network: true}, w, "/bin/sh", []string{"sh"})
+	require.NoError(t, err)
+	require.Contains(t, got.Argv, "--network=host")
+	_, err = c.Command(Policy{Read: []string{odd}}, w, "/bin/sh", []string{"sh"})
+	require.ErrorContains(t, err, "a path with a comma")
+	require.Equal(t, []string{"PATH=/bin", "DOCKER_HOST=x", "XDG_RUNTIME_DIR=/run/user/7"},
+		ClientEnv([]string{"PATH=/bin", "UPSTREAM_KEY=k", "DOCKER_HOST=x", "HTTPS_PROXY=p", "XDG_RUNTIME_DIR=/run/user/7"}))
 }

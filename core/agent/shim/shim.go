@@ -19,17 +19,27 @@ const (
 	ArgWalk  = "--walk"  // no namespaces
 	ArgProbe = "--probe" // say which isolation works, and end
 	ArgTemp  = "--temp=" // a folder to remove at the end
-	argInit  = "--init"  // this is process 1 of the new namespaces
+	// ArgClient says that the program is the client of a container engine: whom
+	// it starts may outlive it, and it may become another user. It ends with its
+	// container, which the host ends, also by its own end: one that is killed
+	// meanwhile may leave a container that never started.
+	ArgClient = "--client"
+	argInit   = "--init" // this is process 1 of the new namespaces
 
 	// ArgEscape, as the first, is not for the shim: package agent tries its
 	// sandboxes with it.
 	ArgEscape = "--escape"
+	// ArgEnter, as the first, is not for the shim either: process 1 of a
+	// container starts with it.
+	ArgEnter = "--enter"
 )
 
 // The ways in which the processes of a run are held together.
 const (
 	PIDNS = "pidns" // new process and mount namespaces
 	Walk  = "walk"  // a subreaper that walks its descendants
+	// Container is that of an engine, of which the shim holds the client alone.
+	Container = "container"
 )
 
 // Packages are initialized in the order of their import paths as soon as their
@@ -38,9 +48,14 @@ const (
 // needs two shims, and what the rest of the binary sets up takes ten times as
 // long as they do.
 func init() {
-	if len(os.Args) > 1 && os.Args[1] == Arg && !slices.Contains(os.Args[2:], ArgEscape) {
+	if len(os.Args) > 1 && os.Args[1] == Arg && !notHere(os.Args[2:]) {
 		syscall.Exit(Main(os.Args[2:])) // os.Exit sleeps for a second under the race detector
 	}
+}
+
+// notHere tells whether the arguments are for another than the shim.
+func notHere(args []string) bool {
+	return len(args) > 0 && (args[0] == ArgEscape || args[0] == ArgEnter)
 }
 
 // exitNoNamespace says that process 1 could not set up its namespaces and has
@@ -94,6 +109,11 @@ func (s *shim) outer(args []string) int {
 			defer os.RemoveAll(a[len(ArgTemp):])
 		}
 	}
+	if slices.Contains(args, ArgClient) {
+		s.supervise(func(pid int) holder { return client(pid) }, Container)
+		s.report(Report{Kind: Gone})
+		return 0
+	}
 	probe := slices.Contains(args, ArgProbe)
 	if err := kernel.Prctl(kernel.SetChildSubreaper, 1); err != nil {
 		s.report(Report{Kind: Failed, Text: "become a subreaper: " + err.Error()})
@@ -106,7 +126,7 @@ func (s *shim) outer(args []string) int {
 	default:
 		// The program must not write reports through /proc.
 		_ = kernel.Prctl(kernel.SetDumpable, 0)
-		s.supervise(&walker{self: os.Getpid()}, Walk)
+		s.supervise(func(int) holder { return &walker{self: os.Getpid()} }, Walk)
 	}
 	s.report(Report{Kind: Gone})
 	return 0
@@ -201,7 +221,7 @@ func (s *shim) init(probe bool) int {
 		return 0
 	}
 	_ = kernel.Prctl(kernel.SetDumpable, 0)
-	s.supervise(namespace{}, PIDNS)
+	s.supervise(func(int) holder { return namespace{} }, PIDNS)
 	return 0
 }
 

@@ -26,10 +26,21 @@ func (namespace) term() {
 
 func (namespace) kill() { _ = syscall.Kill(-1, syscall.SIGKILL) }
 
+// clientPatience is how long a client may take to end after its host.
+const clientPatience = time.Minute
+
+// client is the number of a client of a container engine. What the engine
+// starts for it is not the shim's.
+type client int
+
+func (c client) term() {}
+
+func (c client) kill() { _ = syscall.Kill(-int(c), syscall.SIGKILL) }
+
 // supervise starts the program and returns when no process of it is left. It
 // is the only one that waits for children, so that no number of a child that
 // is still to be signalled can be given to another process.
-func (s *shim) supervise(h holder, isolation string) {
+func (s *shim) supervise(held func(pid int) holder, isolation string) {
 	o, err := readOrder(s.orders)
 	if err != nil {
 		s.report(Report{Kind: Failed, Text: err.Error()})
@@ -51,7 +62,7 @@ func (s *shim) supervise(h holder, isolation string) {
 		s.report(Report{Kind: Failed, Text: err.Error()})
 		return
 	}
-	pid, err := start(o)
+	pid, err := start(o, isolation)
 	if err != nil {
 		failed := Report{Kind: Failed, Text: err.Error()}
 		if errno, ok := err.(syscall.Errno); ok {
@@ -62,7 +73,7 @@ func (s *shim) supervise(h holder, isolation string) {
 	}
 	letGo()
 	s.report(Report{Kind: Started, Number: pid})
-	s.watch(h, pid, o.Grace)
+	s.watch(held(pid), pid, o.Grace)
 }
 
 // watch follows the program to the end of all its processes.
@@ -99,9 +110,13 @@ func (s *shim) watch(h holder, pid int, grace time.Duration) {
 		case <-again:
 			kill()
 		case alive := <-requests:
-			if alive {
+			_, waits := h.(client)
+			switch {
+			case alive:
 				end()
-			} else {
+			case waits:
+				ending, killAt = true, time.After(clientPatience)
+			default:
 				kill()
 			}
 		}
@@ -161,10 +176,10 @@ func (s *shim) listen(requests chan<- bool) {
 // for good, and hold for the thread that they are put on: it is one that does
 // nothing else, and that stays, because the program dies with the thread that
 // started it.
-func start(o *Order) (pid int, err error) {
+func start(o *Order, isolation string) (pid int, err error) {
 	root := len(o.Hide) > 0 && os.Geteuid() == 0
 	if o.Rules == nil && !root {
-		return startHere(o)
+		return startHere(o, isolation)
 	}
 	type result struct {
 		pid int
@@ -185,7 +200,7 @@ func start(o *Order) (pid int, err error) {
 				return
 			}
 		}
-		pid, err := startHere(o)
+		pid, err := startHere(o, isolation)
 		started <- result{pid, err}
 		select {}
 	}()
@@ -195,8 +210,8 @@ func start(o *Order) (pid int, err error) {
 
 // startHere starts the program in a session of its own, without the shim's
 // files.
-func startHere(o *Order) (pid int, err error) {
-	if os.Geteuid() != 0 {
+func startHere(o *Order, isolation string) (pid int, err error) {
+	if os.Geteuid() != 0 && isolation != Container {
 		if err := kernel.DropCaps(); err != nil {
 			return 0, errors.New("drop capabilities: " + err.Error())
 		}

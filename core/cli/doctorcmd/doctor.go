@@ -33,6 +33,7 @@ type flags struct {
 	json     bool
 	markdown bool
 	out      string
+	image    string
 }
 
 // Command makes the command.
@@ -57,6 +58,7 @@ func Command(o Options) *cobra.Command {
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().BoolVar(&f.markdown, "markdown", false, "print the programs as a Markdown table")
 	c.Flags().StringVar(&f.out, "out", "", "keep the runs of --agents in this folder")
+	c.Flags().StringVar(&f.image, "image", "", "an image to try the sandboxes docker and podman with")
 	c.MarkFlagsMutuallyExclusive("json", "markdown")
 	return c
 }

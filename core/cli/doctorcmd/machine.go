@@ -3,6 +3,7 @@ package doctorcmd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -35,7 +36,7 @@ type walls struct {
 func (d *doctor) machine(ctx context.Context) *machine {
 	m := &machine{System: system(), Isolation: d.runner.Isolation(), Hides: d.runner.Hides()}
 	auto := ""
-	if s, err := d.runner.Sandbox(ctx, sandbox.Auto); err == nil {
+	if s, err := d.runner.Sandbox(ctx, sandbox.Auto, d.image); err == nil {
 		auto = s.Name()
 	}
 	for _, name := range sandbox.Names {
@@ -43,8 +44,11 @@ func (d *doctor) machine(ctx context.Context) *machine {
 			continue
 		}
 		x := walls{Name: name, Auto: name == auto}
-		if s, err := d.runner.Sandbox(ctx, name); err != nil {
+		if s, err := d.runner.Sandbox(ctx, name, d.image); err != nil {
 			x.Error = err.Error()
+			if errors.Is(err, sandbox.ErrNoImage) {
+				x.Error = "not tried: it needs an image: penstock doctor --image NAME"
+			}
 		} else {
 			x.Limits = s.Limits()
 		}
