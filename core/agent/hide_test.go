@@ -53,7 +53,7 @@ func hidingHost(t *testing.T, h *host) (run string, s Spec) {
 	return run, s
 }
 
-func shell(s Spec, line string) Spec {
+func inShell(s Spec, line string) Spec {
 	s.Argv = []string{"/bin/sh", "-c", line}
 	return s
 }
@@ -61,7 +61,7 @@ func shell(s Spec, line string) Spec {
 func TestHiddenFoldersAreNotFound(t *testing.T) {
 	eachHostIn(t, canHide, func(t *testing.T, h *host, isolation string) {
 		run, s := hidingHost(t, h)
-		e := h.run(t, isolation, shell(s, `ls -A ../../..; ls -A "$RUN"; ls -A ..; ls -A ../..; cd ..; ls -A ..; say said`))
+		e := h.run(t, isolation, inShell(s, `ls -A ../../..; ls -A "$RUN"; ls -A ..; ls -A ../..; cd ..; ls -A ..; say said`))
 		require.True(t, e.Hidden)
 		require.Equal(t, "work\nwork\nhomes\nwork\n.bin\na\n.bin\na\nsaid\n", string(e.Stdout), "%s", e.Stderr)
 
@@ -81,7 +81,7 @@ func TestHiddenFoldersAreNotFound(t *testing.T) {
 			"umount -l /proc; cat /proc/*/root$RUN/gateway.json; nsenter -t 1 -m cat $RUN/gateway.json; chroot /proc/1/root cat $RUN/gateway.json",
 			"for d in $(find /dev -type b); do test -b $d && echo $d; done; mknod disk b 254 0; head -c 4096 disk",
 		} {
-			e := h.run(t, isolation, shell(s, line+"; exit 0"))
+			e := h.run(t, isolation, inShell(s, line+"; exit 0"))
 			require.True(t, e.Hidden)
 			require.Empty(t, string(e.Stdout), "%s", line)
 		}
@@ -110,7 +110,7 @@ func TestHiddenFileByItsNumber(t *testing.T) {
 func TestKeptPathsAreReal(t *testing.T) {
 	eachHostIn(t, canHide, func(t *testing.T, h *host, isolation string) {
 		run, s := hidingHost(t, h)
-		e := h.run(t, isolation, shell(s, `echo made > mine; mkdir -p ~/d; echo at home > ~/d/f; echo temp > $TMPDIR/t; cat $TMPDIR/t
+		e := h.run(t, isolation, inShell(s, `echo made > mine; mkdir -p ~/d; echo at home > ~/d/f; echo temp > $TMPDIR/t; cat $TMPDIR/t
 			for f in $RUN/new $RUN/work/new ../new $RUN/work/.bin/new; do touch $f && echo $f; done
 			rm $RUN/work/.bin/say && echo removed; rmdir $RUN/work/a/work && echo removed; stat -c '%a %u' $RUN/work`))
 		require.Equal(t, fmt.Sprintf("temp\n755 %d\n", h.uid()), string(e.Stdout), "%s", e.Stderr)
@@ -144,7 +144,7 @@ func TestHidingLeavesNoMount(t *testing.T) {
 			require.NotContains(t, string(mounts), run)
 			require.FileExists(t, filepath.Join(run, "gateway.json"))
 		}
-		cmd := h.command(t, isolation, shell(s, "echo ready > ready; sleep 60"))
+		cmd := h.command(t, isolation, inShell(s, "echo ready > ready; sleep 60"))
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		require.Eventually(t, func() bool { return exists(ready) }, 10*time.Second, 10*time.Millisecond)
@@ -170,7 +170,7 @@ func TestHiddenThroughLinksAndFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(rows, []byte("rows\n"), 0o644))
 	s.Hide, s.Dir, s.View = []string{link}, filepath.Join(link, "work/a/work"), append(s.View, rows)
 	t.Setenv("TMPDIR", filepath.Join(run, "trace")) // where the agent's own will be
-	e := run1(t, r, shell(s, `ls -A ../../.. `+link+`; cat $RUN/rows.jsonl; echo x >> $RUN/rows.jsonl; echo y > $TMPDIR/y; cat $TMPDIR/y`))
+	e := run1(t, r, inShell(s, `ls -A ../../.. `+link+`; cat $RUN/rows.jsonl; echo x >> $RUN/rows.jsonl; echo y > $TMPDIR/y; cat $TMPDIR/y`))
 	require.True(t, e.Hidden)
 	require.NotContains(t, string(e.Stdout), "gateway.json")
 	require.True(t, strings.HasSuffix(string(e.Stdout), "rows\ny\n"), "%s", e.Stdout)
@@ -202,7 +202,7 @@ func TestHidingIsCheckedFirst(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			require.NoError(t, os.WriteFile(run+"/agent", []byte("#!/bin/sh\n"), 0o755))
-			s := shell(base, "echo started")
+			s := inShell(base, "echo started")
 			test.change(&s)
 			_, err := r.Run(t.Context(), s)
 			require.ErrorContains(t, err, test.want)
@@ -218,11 +218,11 @@ func TestNothingStartsUnhidden(t *testing.T) {
 	}
 	r.walk = true // as when the namespaces of the machine are used up
 	_, s := hiding(t, t.TempDir())
-	_, err := r.Run(t.Context(), shell(s, "touch started"))
+	_, err := r.Run(t.Context(), inShell(s, "touch started"))
 	require.ErrorContains(t, err, "no namespaces this time")
 	require.NoFileExists(t, filepath.Join(s.Dir, "started"))
 
-	e := run1(t, runner(IsolationWalk), shell(s, "cat ../../../gateway.json"))
+	e := run1(t, runner(IsolationWalk), inShell(s, "cat ../../../gateway.json"))
 	require.False(t, e.Hidden)
 	require.Equal(t, operatorToken, string(e.Stdout), "and where it can't, that is said")
 }
@@ -259,7 +259,7 @@ func TestHiddenInASandbox(t *testing.T) {
 						s.Env, s.Policy = append([]string{test.path}, s.Env[1:]...), test.policy
 						s.Policy.Read = append([]string{filepath.Join(run, "work/.bin")}, test.policy.Read...)
 						s.Policy.Write = append([]string{home}, test.policy.Write...)
-						e := h.run(t, isolation, shell(s, `cd ../../..; cat ../readme; cat gateway.json trace/penstock.db work/b/work/secret
+						e := h.run(t, isolation, inShell(s, `cd ../../..; cat ../readme; cat gateway.json trace/penstock.db work/b/work/secret
 							for d in $RUN `+link+`/run /proc/[0-9]*/root$RUN; do cat $d/trace/penstock.db; echo x >> $d/gateway.json; done
 							umount -l $RUN; cat $RUN/trace/penstock.db; unshare -Urm sh -c 'umount -l $RUN; cat $RUN/trace/penstock.db'
 							cd $RUN/work/a/work; echo x > mine; cat mine; echo y > ~/f; cat ~/f; echo z > $TMPDIR/t; cat $TMPDIR/t`))
@@ -292,7 +292,7 @@ func TestSharedMemoryIsOfOneRun(t *testing.T) {
 			left := filepath.Join("/dev/shm", "penstock-"+filepath.Base(filepath.Dir(run))+fmt.Sprint(os.Getpid()))
 			s.Sandbox, s.Policy.Read = box, []string{filepath.Join(run, "work/.bin")}
 			for range 2 {
-				e := run1(t, r, shell(s, "cat "+left+"; echo left > "+left+"; cat "+left))
+				e := run1(t, r, inShell(s, "cat "+left+"; echo left > "+left+"; cat "+left))
 				require.Equal(t, "left\n", string(e.Stdout), "%s", e.Stderr)
 				require.NoFileExists(t, left)
 			}
@@ -310,10 +310,10 @@ func TestNoSandboxShowsWhatCantBeHidden(t *testing.T) {
 	}
 	run, s := hiding(t, t.TempDir())
 	s.Sandbox, s.Policy.Read = box, []string{filepath.Join(run, "work/.bin")}
-	e := run1(t, r, shell(s, "cat ../../../gateway.json; echo done"))
+	e := run1(t, r, inShell(s, "cat ../../../gateway.json; echo done"))
 	require.Equal(t, "done\n", string(e.Stdout), "%s", e.Stderr)
 	s.Policy.Read = append(s.Policy.Read, filepath.Dir(run))
-	_, err = r.Run(t.Context(), shell(s, "touch started"))
+	_, err = r.Run(t.Context(), inShell(s, "touch started"))
 	require.ErrorContains(t, err, "can't be hidden in it")
 	require.NoFileExists(t, filepath.Join(s.Dir, "started"))
 }
