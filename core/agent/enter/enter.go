@@ -18,11 +18,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -133,19 +137,11 @@ func start(socket string, job *Job) (pid int, err error) {
 	if err := carry(socket, job.Ports); err != nil {
 		return 0, err
 	}
-	for _, kv := range job.Env {
-		name, value := cut(kv)
-		if image := os.Getenv(name); name == "PATH" && image != "" {
-			value += ":" + image
-		}
-		if err := os.Setenv(name, value); err != nil {
-			return 0, fmt.Errorf("set %s: %w", name, err)
-		}
-	}
+	env := environment(os.Environ(), job.Env)
 	if err := os.Chdir(job.Dir); err != nil {
 		return 0, err
 	}
-	path, err := exec.LookPath(job.Argv[0])
+	path, err := find(job.Argv[0], env)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return 0, errMissing
 	}
@@ -153,7 +149,7 @@ func start(socket string, job *Job) (pid int, err error) {
 		return 0, err
 	}
 	p, err := os.StartProcess(path, job.Argv, &os.ProcAttr{
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return 0, err
@@ -161,13 +157,45 @@ func start(socket string, job *Job) (pid int, err error) {
 	return p.Pid, nil
 }
 
-func cut(kv string) (name, value string) {
-	for i := range kv {
-		if kv[i] == '=' {
-			return kv[:i], kv[i+1:]
+// environment is the image's with the job's over it. Folders of PATH are the
+// job's first, then the image's.
+func environment(image, job []string) []string {
+	all := map[string]string{}
+	for _, kv := range image {
+		name, value, _ := strings.Cut(kv, "=")
+		all[name] = value
+	}
+	for _, kv := range job {
+		name, value, _ := strings.Cut(kv, "=")
+		if was := all[name]; name == "PATH" && was != "" {
+			value += ":" + was
+		}
+		all[name] = value
+	}
+	out := make([]string, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, name+"="+all[name])
+	}
+	return out
+}
+
+// find looks for a program in the PATH of an environment.
+func find(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return exec.LookPath(name)
+	}
+	search := ""
+	for _, kv := range env {
+		if value, ok := strings.CutPrefix(kv, "PATH="); ok {
+			search = value
 		}
 	}
-	return kv, ""
+	for _, dir := range filepath.SplitList(search) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); filepath.IsAbs(dir) && err == nil {
+			return path, nil
+		}
+	}
+	return "", exec.ErrNotFound
 }
 
 // collect waits for every child, which for process 1 are also those that lost
