@@ -1,6 +1,7 @@
 // Package run is the run folder on disk: its layout, its lock, the file that
-// describes the run, and the log of events. Nothing is read back from the log;
-// the database under trace/ is the only truth.
+// describes the run, what its inputs were, and the log of events. Nothing is
+// read back from the log, and inputs are only shown; the database under trace/
+// is the only truth.
 //
 // What never enters: how rollouts are run, and what is in the database.
 package run
