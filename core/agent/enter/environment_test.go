@@ -19,8 +19,8 @@ func TestEnvironmentOfAProgram(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(ours, "image"), nil, 0o600)) // can't be run
 
-	env := environment([]string{"PATH=" + theirs, "LANG=C", "HOME=/"}, []string{"HOME=/home/agent", "PATH=" + ours, "KEY=a=b"})
-	assert.Equal(t, []string{"HOME=/home/agent", "KEY=a=b", "LANG=C", "PATH=" + ours + ":" + theirs}, env)
+	env := environment([]string{"PATH=" + theirs, "LANG=C", "HOME=/"}, []string{"HOME=/mine", "PATH=" + ours, "KEY=a=b"})
+	assert.Equal(t, []string{"HOME=/mine", "KEY=a=b", "LANG=C", "PATH=" + ours + ":" + theirs}, env)
 	path, err := find("both", env)
 	require.NoError(t, err)
 	assert.Equal(t, filepath.Join(ours, "both"), path)
